@@ -1,6 +1,6 @@
 """The admin's front page, ordered by what staff do every day, and rules for all admin pages."""
 
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from django.contrib import admin
@@ -22,6 +22,16 @@ class StaffSite(admin.AdminSite):
         from memory.admin import home
 
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Tell every page what its reader sees."""
+        from memory.kernel.staff import access
+
+        return {
+            **super().each_context(request),
+            "scope": partial(access.scope_of, request.user),
+            "sees_nothing": access.workspaces_of(request.user) == (),
+        }
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Log staff in; anyone who fails too often has to wait."""

@@ -73,6 +73,7 @@ WSGI_APPLICATION = "uac_site.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "memory/templates"],  # before those of Django's admin
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

@@ -7,20 +7,33 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from django.db import models
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
 from memory.admin import overview
 from memory.admin.overview import PERIODS, Period
-from memory.alerts.models.alerts import LIVE_STATES, Alert, Severity
-from memory.kernel.admin.display import inline, sandbox_badge
+from memory.alerts.admin.links import link_to_alert
+from memory.alerts.models.alerts import (
+    BY_SEVERITY,
+    LIVE_STATES,
+    Alert,
+    AlertState,
+    PausedConstraint,
+    Severity,
+)
+from memory.kernel.admin.display import counted, inline, sandbox_badge
 from memory.kernel.admin.hosts import state_of
-from memory.kernel.admin.links import link, list_url
+from memory.kernel.admin.links import link, link_to_list, list_url
 from memory.kernel.admin.rows import may_see, rows_for
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm, Heartbeat
-from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.pauses import Pause
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.staff import audit
 from memory.kernel.staff.access import seen_by
+from memory.kernel.staff.models import AuditKind
 from memory.kernel.work import hosts, stuck
 from memory.kernel.work.kinds import KINDS
 from memory.llm.admin import money
@@ -35,6 +48,8 @@ from memory.versions.models.runs import Run, RunOutcome
 # Chart colours for severities and for groups of run outcomes.
 SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severity.INFO: "note"}
 ENDING_TONES = ("good", "plain", "caution", "note", "strong", "bad")
+# Maximum number of open alerts shown.
+MAX_WORST = 5
 STEP_FORMATS = {"hour": "%H:%M", "day": "%b %d"}
 
 Model: TypeAlias = type[models.Model]
@@ -103,9 +118,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "now": now,
         "period": period,
         "periods": PERIODS.values(),
-        "alarms": _alarms(request),
-        "dispatched": _dispatched(request, now),
-        "alerts": _alerts(request),
+        **_now(request, now),
         "work": list(_work(request)),
         "hosts": list(_hosts(request)),
         "sees": {
@@ -148,9 +161,81 @@ def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
     return f"The dispatcher last ran {duration(ago)} ago."
 
 
-def _alerts(request: HttpRequest) -> Mapping[str, Any]:
-    """Return live alert counts by severity (most severe first) and state."""
+def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
+    """Return what is wrong: alerts, the server, models that fail, and paused work.
+
+    The band's tone is that of the worst of it.
+    """
+    server = _alarms(request)
     counts = overview.live_alerts(rows_for(request, Alert)) if may_see(request, Alert) else {}
+    open_ = {severity: counts.get((severity, AlertState.OPEN), 0) for severity in Severity}
+    failing = _failing(request)
+    is_bad = server or failing or open_[Severity.CRITICAL]
+    sees_all = may_see(request, Alert) and may_see(request, Alarm) and may_see(request, Lane)
+    worst = list(_worst_of(request)) if any(open_.values()) else []
+    if worst:
+        people = {alert.user.public_id for alert in worst}
+        person = people.pop() if len(people) == 1 else None
+        subject = audit.Subject(model="alert", number=len(worst), person=person)
+        audit.note(request.user, AuditKind.VIEW, subject, "front page")
+    is_caution = open_[Severity.WARNING] or not sees_all
+    return {
+        "tone": "bad" if is_bad else "caution" if is_caution else "good",
+        "server": server,
+        "dispatched": _dispatched(request, now),
+        "failing": failing,
+        "paused": _paused(request),
+        "open": [
+            (severity, counted(number, f"{severity} alert"))
+            for severity, number in reversed(open_.items())
+            if number
+        ],
+        "worst": [_worst(alert, now) for alert in worst],
+        "may_acknowledge": request.user.has_perm("memory.change_alert"),
+        "alerts": _live(counts),
+    }
+
+
+def _worst_of(request: HttpRequest) -> QuerySet[Alert]:
+    rows = rows_for(request, Alert).filter(duplicate_of=None, state=AlertState.OPEN)
+    return rows.select_related("user").order_by(BY_SEVERITY, "-opened_at")[:MAX_WORST]
+
+
+def _worst(alert: Alert, now: datetime.datetime) -> Mapping[str, Any]:
+    until = alert.escalate_at
+    return {
+        "key": alert.pk,
+        "alert": link_to_alert(alert),
+        "user": link(alert.user),
+        "opened_at": alert.opened_at,
+        "age": duration((now - alert.opened_at).total_seconds()),
+        "escalates_in": duration(max((until - now).total_seconds(), 0)) if until else "",
+        "escalated_at": alert.escalated_at,
+    }
+
+
+def _failing(request: HttpRequest) -> SafeString | str:
+    """Return how many people's messages are not understood because their model keeps failing."""
+    rows = rows_for(request, Lane).filter(name=LaneName.STRUCTURE, due_at__isnull=False)
+    number = rows.exclude(last_error="").count()
+    if not number:
+        return ""
+    return link_to_list(
+        Lane, counted(number, "user"), name__exact=LaneName.STRUCTURE, failing="yes"
+    )
+
+
+def _paused(request: HttpRequest) -> Sequence[SafeString]:
+    """Link to the pauses and the paused constraints, of which no alert can come."""
+    return [
+        link_to_list(model, counted(number, noun), resumed="no")
+        for model, noun in ((Pause, "pause"), (PausedConstraint, "paused constraint"))
+        if (number := rows_for(request, model).filter(resumed_at=None).count())
+    ]
+
+
+def _live(counts: Mapping[tuple[str, str], int]) -> Mapping[str, Any]:
+    """Return live alert counts by severity (most severe first) and state."""
     return {
         "states": LIVE_STATES,
         "total": sum(counts.values()),

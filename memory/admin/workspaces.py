@@ -19,7 +19,7 @@ from django.utils.text import capfirst
 from memory.alerts import feedback
 from memory.alerts.models.alerts import AlertFeedback
 from memory.kernel import encryption
-from memory.kernel.admin.actions import note_of, staff_of
+from memory.kernel.admin.actions import NotedActionForm, note_of, staff_of
 from memory.kernel.admin.base import section
 from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines
@@ -182,7 +182,8 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         "track_record",
     ]
     actions = ["pause", "resume", "let_model_go_on"]
-    action_note = "Reason (for a pause, or to let the model continue)"
+    action_form = NotedActionForm
+    action_note = "Reason (to let the model continue)"
     search_fields = ["name", "=public_id"]
     search_help_text = "Search by name or public id."
     when_empty = "There are no workspaces yet. Add one, and an API key for its backend."

@@ -30,6 +30,35 @@ def colour(locator: Any) -> str:
     return str(locator.evaluate("element => getComputedStyle(element).backgroundColor"))
 
 
+def test_the_front_page_begins_with_the_worst_open_alert(page: Page) -> None:
+    page.goto("/admin/")
+
+    band = page.locator("#overview section.band")
+    expect(band.get_by_role("heading")).to_have_text("1 critical alert open")
+    assert "bad" in str(band.get_attribute("class"))
+    expect(band).to_contain_text(MESSAGE)
+    expect(band).to_contain_text("open for")
+    expect(band.get_by_role("button", name="Acknowledge")).to_be_visible()
+    expect(page.locator("#user-tools")).to_contain_text("sees all workspaces")
+
+
+def test_enter_in_a_reason_does_nothing(page: Page, loaded: Person) -> None:
+    page.goto("/admin/memory/alert/")
+    row = page.get_by_role("row").filter(has_text=MESSAGE)
+    row.get_by_role("checkbox").check()
+    page.get_by_label("Action:").select_option("acknowledge")
+    page.get_by_label("Reason:").fill("seen")
+    page.get_by_label("Reason:").press("Enter")
+    follow(row.get_by_role("link", name=MESSAGE))
+    reason = page.get_by_label("Reason (kept in the history)")
+    reason.fill("seen")
+    reason.press("Enter")
+
+    expect(page.locator(".messagelist")).to_have_count(0)
+    expect(reason).to_have_value("seen")
+    assert [alert["message"] for alert in loaded.alerts("open")] == [MESSAGE]
+
+
 def test_acknowledging_it_is_confirmed_shown_and_known_to_the_api(
     page: Page, loaded: Person
 ) -> None:
@@ -117,10 +146,7 @@ def is_on_screen(cell: Any) -> bool:
     [
         (
             "/admin/memory/alert/",
-            [
-                f"#result_list .field-{name}"
-                for name in ("level", "standing", "user_link", "rule_name")
-            ],
+            [f"#result_list .field-{name}" for name in ("level", "standing", "user", "rule_name")],
         ),
         (
             "/admin/memory/alarm/work/",

@@ -118,7 +118,9 @@ def test_a_paused_workspace_keeps_what_is_sent_until_it_is_resumed(
 ) -> None:
     person = create_person(new_client(system, "tasks-pause"), "ada")
     open_row(page, "workspace", "tasks-pause", "tasks-pause")
-    act(page, "Pause", "moving to another house")
+    act(page, "Pause")
+    page.get_by_label("Reason").fill("moving to another house")
+    follow(page.get_by_role("button", name="Pause", exact=True))
     said(page, "1 workspace paused")
     expect(page.locator(".field-paused")).to_contain_text("moving to another house")
 

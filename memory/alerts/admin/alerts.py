@@ -5,7 +5,15 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from django.contrib import admin, messages
-from django.db.models import Count, F, OuterRef, QuerySet, Subquery
+from django.db.models import (
+    BooleanField,
+    Count,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    QuerySet,
+    Subquery,
+)
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils import timezone
@@ -26,6 +34,7 @@ from memory.alerts.models.alerts import (
     Judge,
     Verdict,
 )
+from memory.kernel import pauses
 from memory.kernel.admin import masking
 from memory.kernel.admin.actions import NotedActionForm, ask, note_of, report, staff_of
 from memory.kernel.admin.base import ReadOnlyAdmin, section
@@ -104,9 +113,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     ]
     inlines = [AlertEventInline]
 
-    standing = row_column(
-        lambda alert: badge(alert.state, alert.get_state_display()), "state", BY_STATE, plain=True
-    )
     evidence_tree = row_column(show_records, "records")
     rule = row_column(show_constraint, "source")
 
@@ -118,6 +124,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             .prefetch_related("duplicates")
             .annotate(
                 runner=F("last_run__runner"),
+                is_paused=ExpressionWrapper(
+                    pauses.are_paused("user", "user__workspace"), output_field=BooleanField()
+                ),
                 useful_verdicts=_verdicts(Verdict.USEFUL),
                 wrong_verdicts=_verdicts(Verdict.WRONG),
             )
@@ -151,6 +160,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         if warning_of(runner):
             badges.append(sandbox_badge(runner))
         return format_html_join(" ", "{}", ((one,) for one in badges))
+
+    @plain_column("state", BY_STATE)
+    def standing(self, alert: Alert) -> str:
+        state = badge(alert.state, alert.get_state_display())
+        is_paused = getattr(alert, "is_paused", False)
+        return format_html("{} {}", state, badge("paused", "user paused")) if is_paused else state
 
     @plain_column("opened")
     def opened_here(self, alert: Alert) -> str:

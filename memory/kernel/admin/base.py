@@ -19,6 +19,7 @@ from django.db import models
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -235,6 +236,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def subtitle_of(self, row: Row) -> str:
         return masking.name_of(row)
 
+    def bands_of(self, row: Row) -> list[str]:
+        """Return what a reader of the row's page must not overlook."""
+        return []
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return SteadyChangeList
 
@@ -302,6 +307,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         if obj is not None:
             allowed = self.get_actions(request)
             context["subtitle"] = visible(self.subtitle_of(obj))
+            context["bands"] = self.bands_of(obj)
             context["action_note"] = self.action_note
             context["dangerous"] = self.dangerous
             context["max_reason"] = MAX_REASON
@@ -386,7 +392,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             )
             messages.error(request, told)
             return HttpResponseRedirect(request.get_full_path())
-        from_page = "from_page" in request.POST
+        from_page = request.POST.get("from_page", "")
         shown = [] if from_page else self.get_changelist_instance(request).result_list
         keys = [str(row.pk) for row in shown]
         response = super().response_action(request, queryset, *args, **kwargs)
@@ -394,6 +400,8 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         here = getattr(response, "url", None) == request.get_full_path()
         if isinstance(response, HttpResponseRedirect) and here:
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
+            if from_page == "home":
+                return HttpResponseRedirect(reverse("admin:index"))
             if from_page and row is not None:
                 return HttpResponseRedirect(page_url(row))
             if not from_page:

@@ -6,17 +6,18 @@ from typing import Any, TypeVar
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.timezone import localtime
 
 from memory.kernel import pauses
-from memory.kernel.admin.actions import NotedActionForm, note_of, report, staff_of
+from memory.kernel.admin.actions import ask, note_of, report, staff_of
 from memory.kernel.admin.base import MemoryAdmin, ReadOnlyAdmin
 from memory.kernel.admin.columns import content_column, plain_column
-from memory.kernel.admin.display import badge, inline, shortened
+from memory.kernel.admin.display import badge, counted, first_lines, inline, shortened
 from memory.kernel.admin.filters import presence_filter
-from memory.kernel.admin.links import link
+from memory.kernel.admin.links import MAX_LINKS, link
 from memory.kernel.admin.masking import content
 from memory.kernel.admin.rows import cached_on_row
 from memory.kernel.models.pauses import Pause
@@ -76,8 +77,7 @@ class PauseAdmin(PausedAdmin[Pause]):
 class PausableAdmin(MemoryAdmin[Of]):
     """A screen for rows whose work can be paused: users or workspaces."""
 
-    action_form = NotedActionForm
-    action_note = "Reason (for a pause)"
+    asking: Collection[str] = ["pause"]
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memory.change_pause")
@@ -87,8 +87,13 @@ class PausableAdmin(MemoryAdmin[Of]):
         return ["resume" if found and _is_of(found, row) else "pause"]
 
     @admin.action(description="Pause work", permissions=["pause"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
+    def pause(self, request: HttpRequest, queryset: QuerySet[Of]) -> TemplateResponse | None:
         rows, why = list(queryset), note_of(request)
+        if not self.is_confirmed(request, "pause", queryset):
+            number = counted(len(rows), str(self.opts.verbose_name))
+            shown = first_lines(list(map(link, rows)), MAX_LINKS)
+            title = f"Pause work for {number}?"
+            return ask(request, "pause", rows, self.model, title=title, verb="Pause", paused=shown)
         done = [pauses.pause(row, by=staff_of(request), reason=why) for row in rows]
         _tell(
             request,
@@ -97,10 +102,20 @@ class PausableAdmin(MemoryAdmin[Of]):
             "paused; new entries and requests wait until work is resumed",
             "already paused",
         )
+        return None
 
     @admin.action(description="Resume work", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
         _resume(request, list(queryset))
+
+    def bands_of(self, row: Of) -> list[str]:
+        if pause_of(row) is None:
+            return []
+        waiting = getattr(row, "pending_entries", 0)
+        verb = "waits" if waiting == 1 else "wait"
+        waits = f"{counted(waiting, 'entry')} {verb}, and no" if waiting else "No"
+        told = format_html("{}. {} alert can open.", self.paused(row), waits)
+        return [told]
 
     @plain_column("work")
     def paused(self, row: Of) -> str:

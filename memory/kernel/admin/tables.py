@@ -32,11 +32,25 @@ _LEASE = [field.name for field in LeasedWork._meta.local_fields]
 UnderWayFilter = presence_filter("state", "due_at", filled="under way", empty="done")
 
 
+class FailingFilter(admin.SimpleListFilter):
+    """Selects pending work whose last attempt failed."""
+
+    title = "last attempt"
+    parameter_name = "failing"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "failed")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        failed = queryset.filter(due_at__isnull=False).exclude(last_error="")
+        return failed if self.value() == "yes" else None
+
+
 class WorkAdmin(ReadOnlyAdmin[Work]):
     """A screen for work that stays due until it is done; `when_done` is the state's name then."""
 
     when_done = "done"
-    list_filter = [UnderWayFilter, "created_at"]
+    list_filter = [UnderWayFilter, FailingFilter, "created_at"]
     ordering = ["-created_at", "-id"]
     actions = ["try_now"]
 
@@ -101,7 +115,7 @@ class TableAdmin(ReadOnlyAdmin[Row]):
 class WorkTableAdmin(WorkAdmin[Work], TableAdmin[Work]):
     """A table of work."""
 
-    list_filter = [UnderWayFilter]
+    list_filter = [UnderWayFilter, FailingFilter]
     ordering = ["-id"]
 
     def __init__(self, model: type[Work], site: admin.AdminSite) -> None:

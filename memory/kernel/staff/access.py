@@ -17,7 +17,9 @@ from django.db.models import Model, QuerySet
 from django.db.models.functions import Coalesce
 
 from memory.kernel.models.privacy import owner_paths, workspace_path
+from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff.models import StaffAccess, StaffAudit
+from memory.kernel.texts import visible
 
 Row = TypeVar("Row", bound=Model)
 Staff = AbstractBaseUser | AnonymousUser
@@ -154,6 +156,8 @@ def owner_id_of(model: type[Model]) -> str | Coalesce | None:
 
 
 _CACHE = "_workspaces_seen"
+# Maximum number of workspaces that `scope_of` names.
+MAX_NAMED = 3
 
 
 def workspaces_of(staff: Staff) -> Collection[int] | None:
@@ -179,6 +183,18 @@ def workspaces_of(staff: Staff) -> Collection[int] | None:
 def sees_all(staff: Staff) -> bool:
     """Return whether an account can see every workspace."""
     return workspaces_of(staff) is None
+
+
+def scope_of(staff: Staff) -> str:
+    """Return in words which workspaces an account sees, and whether it sees what people said."""
+    chosen = workspaces_of(staff)
+    scope = "all workspaces"
+    if chosen is not None:
+        rows = Workspace.objects.filter(pk__in=chosen).order_by("name")
+        names = list(rows.values_list("name", flat=True)[:MAX_NAMED])
+        more = [f"{len(chosen) - len(names)} more"] if len(chosen) > len(names) else []
+        scope = ", ".join([*map(visible, names), *more]) or "no workspace"
+    return f"sees {scope}{'' if sees_content(staff) else ', without content'}"
 
 
 def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:

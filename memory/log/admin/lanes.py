@@ -5,7 +5,7 @@ from django.db.models import F, QuerySet
 
 from memory.kernel.admin.base import section
 from memory.kernel.admin.columns import plain_column
-from memory.kernel.admin.tables import UnderWayFilter, WorkAdmin
+from memory.kernel.admin.tables import FailingFilter, UnderWayFilter, WorkAdmin
 from memory.kernel.models.users import Lane
 from memory.log import lanes
 
@@ -17,7 +17,7 @@ class LaneAdmin(WorkAdmin[Lane]):
     when_done = "idle"
     list_display = ["work", "user", "state", "due_at", "run_after", "attempts", "last_error"]
     list_display_links = ["work"]
-    list_filter = ["name", UnderWayFilter]
+    list_filter = ["name", UnderWayFilter, FailingFilter]
     ordering = [F("due_at").asc(nulls_last=True), "id"]
     when_empty = "There are no users yet."
     fieldsets = [

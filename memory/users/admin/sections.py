@@ -66,7 +66,7 @@ def show_constraints(user: MemoryUser, *, may_write: bool) -> SafeString | str:
     )
     paused = (
         {row.constraint: row for row in user.paused_constraints.filter(resumed_at=None)}
-        if getattr(user, "has_paused", True)
+        if getattr(user, "paused_rules", 1)
         else {}
     )
     paths = backtests.own_constraints(user.head)

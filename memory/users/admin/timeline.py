@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
 from memory.alerts.admin.links import link_to_alert
 from memory.alerts.models.alerts import BY_SEVERITY, BY_STATE, LIVE_STATES, Alert, AlertEvent
@@ -24,6 +25,7 @@ from memory.kernel.admin.display import badge, inline, sandbox_badge, shortened
 from memory.kernel.admin.links import link, list_url
 from memory.kernel.admin.rows import cached_on_row, heavy, may_see, rows_for
 from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.texts import one_line
 from memory.llm.admin import money
 from memory.llm.llm_spending import SpendingRow
 from memory.llm.models import LlmCall
@@ -218,6 +220,7 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
         "sees_alerts": may_see(request, Alert),
         "alerts": live_alerts(request, user),
         "progress": progress_of(request, user, now, counted.pending if counted else None),
+        "failures": failures_of(request, user),
         "coverage": coverage(user) if counted else None,
         "cost": cost(user) if may_see(request, LlmCall) else None,
         "versions": versions(request, user),
@@ -350,6 +353,21 @@ def progress_of(
 def lanes_of(user: MemoryUser) -> Sequence[Lane]:
     """Return the user's lanes."""
     return progress.lanes_of(user)
+
+
+def failures_of(request: HttpRequest, user: MemoryUser) -> Sequence[SafeString]:
+    """Say why the user's pending work failed at its last attempt."""
+    if not may_see(request, Lane):
+        return []
+    return [
+        format_html(
+            "{} failed: {}",
+            capfirst(lane.get_name_display()),
+            masking.content(inline(one_line(lane.last_error, 300))),
+        )
+        for lane in lanes_of(user)
+        if lane.due_at is not None and lane.last_error
+    ]
 
 
 def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:

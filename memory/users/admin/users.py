@@ -11,22 +11,34 @@ from django.contrib.admin.models import LogEntry as StaffAction
 from django.contrib.admin.utils import flatten_fieldsets
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import ValidationError
-from django.db.models import Count, Exists, F, IntegerField, Model, OuterRef, QuerySet, Subquery
+from django.db.models import (
+    BooleanField,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Model,
+    OuterRef,
+    QuerySet,
+    Subquery,
+)
 from django.db.models.functions import Coalesce
 from django.forms import JSONField, ModelForm
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.alerts.models.alerts import LIVE_STATES, Alert, PausedConstraint
 from memory.constraints import backtests
 from memory.constraints.admin import own_constraints
+from memory.kernel import pauses
 from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.base import section
 from memory.kernel.admin.columns import content_column, plain_column, row_column
-from memory.kernel.admin.display import counted, visible, visible_json
+from memory.kernel.admin.display import badge, counted, visible, visible_json
 from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.admin.rows import heavy
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
@@ -74,6 +86,7 @@ class MemoryUserAdmin(UserPages):
         "user_id",
         "workspace",
         "alerts",
+        "stopped",
         "entries",
         "pending",
         "rejected",
@@ -86,7 +99,7 @@ class MemoryUserAdmin(UserPages):
     search_help_text = "Search by user id or public id."
     ordering = ["-created_at"]
     actions = ["work_on_it_now", "backtest_constraints", "pause", "resume", "erase"]
-    asking = ["erase"]
+    asking = ["pause", "erase"]
     dangerous = ["erase"]
     when_empty = "No user has been created yet."
     fieldsets = [
@@ -151,9 +164,10 @@ class MemoryUserAdmin(UserPages):
                 all_runs=_number_of(Run.objects.all()),
                 records=_number_of(RecordLocation.objects.filter(retired_version=None)),
                 has_merged=Exists(Merge.objects.filter(user=OuterRef("pk"))),
-                has_paused=Exists(
-                    PausedConstraint.objects.filter(user=OuterRef("pk"), resumed_at=None)
+                is_paused=ExpressionWrapper(
+                    pauses.are_paused("pk", "workspace"), output_field=BooleanField()
                 ),
+                paused_rules=_number_of(PausedConstraint.objects.filter(resumed_at=None)),
             )
         )
 
@@ -200,6 +214,21 @@ class MemoryUserAdmin(UserPages):
         number = getattr(user, "live_alerts", 0)
         live = ",".join(LIVE_STATES)
         return _linked(user, Alert, number, "alert", state__in=live) if number else "none"
+
+    @plain_column("paused")
+    def stopped(self, user: MemoryUser) -> str:
+        """Show what keeps alerts from opening."""
+        rules = getattr(user, "paused_rules", 0)
+        badges = [badge("paused")] if getattr(user, "is_paused", False) else []
+        badges += [badge("paused", counted(rules, "constraint"))] if rules else []
+        return format_html_join(" ", "{}", ((one,) for one in badges))
+
+    def bands_of(self, user: MemoryUser) -> list[str]:
+        rules = getattr(user, "paused_rules", 0)
+        paused = _linked(user, PausedConstraint, rules, "constraint", resumed="no")
+        verb = "is" if rules == 1 else "are"
+        noisy = [format_html("{} {} paused for being too noisy.", paused, verb)] if rules else []
+        return [*super().bands_of(user), *noisy]
 
     @plain_column("all alerts")
     def past_alerts(self, user: MemoryUser) -> str:

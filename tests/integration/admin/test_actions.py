@@ -1,6 +1,7 @@
 """Each action of the staff does what it says, reports it, and needs the right permission."""
 
 import datetime
+import re
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pytest_django.fixtures import Settings
 from memory.alerts import lifecycle
 from memory.alerts.models.alerts import Alert, AlertState, PausedConstraint
 from memory.alerts.models.staff_mail import StaffSubscription
+from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.log import entry_log
@@ -490,3 +492,23 @@ def test_what_somebody_asked_for_is_tried_again_until_it_is_done(
     assert waiting.get().hinted_at is None
     waiting.update(due_at=None)
     assert button not in text_of(admin_client.get(page_url(work)))
+
+
+@pytest.mark.parametrize("model", [MemoryUser, Workspace])
+def test_pausing_asks_first_and_is_seen_on_the_page_and_in_lists(
+    admin_client: Client, rows: Rows, model: type[MemoryUser | Workspace]
+) -> None:
+    Pause.objects.all().delete()
+
+    asked = act(admin_client, "pause", rows[model], note="on holiday")
+    assert "no alert can open" in shown(asked)
+    assert not Pause.objects.exists()
+    act(admin_client, "pause", rows[model], note="on holiday", confirmed="1")
+
+    pause = Pause.objects.get()
+    assert (pause.reason, pause.paused_by) == ("on holiday", "staff:admin")
+    page = shown(admin_client.get(page_url(rows[model])))
+    assert re.search("paused since .* by staff:admin ?: on holiday ?. .*o alert can open", page)
+    assert "user paused" in shown(admin_client.get(list_url(Alert)))
+    [user] = admin_client.get(list_url(MemoryUser)).context["cl"].result_list
+    assert user.is_paused

@@ -11,22 +11,33 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from memory.admin.overview import PERIODS, RUN_ENDINGS
 from memory.alerts.models.alerts import Alert, AlertState, Severity
+from memory.kernel import pauses
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm, Heartbeat
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.staff.models import StaffAccess, StaffAudit
 from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
-from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import EntryOutcome, Outcome
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint
-from tests.integration.admin.conftest import Populate, Rows, list_url, rows_at, shown, text_of
+from tests.integration.admin.conftest import (
+    Populate,
+    Rows,
+    list_url,
+    page_url,
+    rows_at,
+    shown,
+    text_of,
+)
 from tests.integration.admin.test_hostile import HOSTILE
 
 pytestmark = pytest.mark.django_db
@@ -73,7 +84,8 @@ def test_a_new_server_says_that_there_is_nothing_yet(admin_client: Client) -> No
     words = shown(admin_client.get("/admin/"))
 
     for told in (
-        "No alarms are raised.",
+        "Server OK",
+        "No open alerts",
         "The dispatcher has not run yet.",
         "There are no live alerts.",
         "No work is waiting for a worker, and none is stuck.",
@@ -102,7 +114,8 @@ def test_what_is_wrong_comes_first_and_leads_to_the_alarm(admin_client: Client) 
     page = text_of(admin_client.get("/admin/"))
 
     assert f"/admin/memory/alarm/{raised.pk}/change/" in page
-    assert "No alarms are raised" not in page
+    assert "Server OK" not in page
+    assert "Server: 1 problem" in page
     assert "over</bdi>" not in page
     assert "<script>alert" not in page
     assert "\u202e" not in page
@@ -372,7 +385,7 @@ def test_who_may_see_runs_alone_is_told_of_runs_alone(
 
     found = home(client)
     assert [one.name for one in found["charts"]] == ["runs"]
-    assert (found["alarms"], found["alerts"]["total"], found["hosts"]) == ([], 0, [])
+    assert (found["server"], found["alerts"]["total"], found["hosts"]) == ([], 0, [])
     assert {row["title"] for row in found["work"]} <= {"runs", "questions"}
     words = shown(client.get("/admin/"))
     for hidden in ("is gone", "Live alerts", "Sandbox hosts", rows[Workspace].name):
@@ -392,14 +405,102 @@ def test_the_front_page_is_cheap(
             admin_client.get("/admin/", {"period": period})
 
 
-def test_no_content_of_a_person_is_on_it(admin_client: Client, populate: Populate) -> None:
+def test_who_may_not_see_content_sees_alerts_without_it_and_who_may_is_audited(
+    admin_client: Client, staff: Callable[..., Client], populate: Populate
+) -> None:
     populate("a secret of hers", "carol")
     Alarm.objects.all().delete()
 
-    page = text_of(admin_client.get("/admin/"))
+    assert "a secret of hers" in shown(admin_client.get("/admin/"))
+    seen = StaffAudit.objects.get(what="front page")
+    assert (seen.kind, seen.model, seen.person) == (
+        "view",
+        "alert",
+        MemoryUser.objects.get(user_id="carol").public_id,
+    )
+    words = shown(staff("view_alert", "view_memoryuser").get("/admin/"))
+    assert "a secret of hers" not in words
+    assert "for carol" in words
 
-    assert LogEntry.objects.exists()
-    assert "a secret of hers" not in page
+
+# -- It may not say that all is well -----------------------------------------------------------
+
+
+def test_the_worst_open_alerts_come_first_and_are_acknowledged_there(
+    admin_client: Client, rows: Rows
+) -> None:
+    alert = rows[Alert]
+    Alert.objects.filter(pk=alert.pk).update(
+        severity=Severity.CRITICAL,
+        opened_at=timezone.now() - hours(2),
+        escalate_at=timezone.now() + hours(1),
+    )
+    found = home(admin_client)
+    assert (found["tone"], found["open"]) == ("bad", [("critical", "1 critical alert")])
+    words = shown(admin_client.get("/admin/"))
+    assert re.search("open for 2 h 0 min ?, escalates in (1 h 0|59) min", words), words
+
+    answer = admin_client.post(
+        list_url(Alert),
+        {"action": "acknowledge", "from_page": "home", "_selected_action": alert.pk},
+    )
+
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+    alert.refresh_from_db()
+    assert alert.state == AlertState.ACKNOWLEDGED
+    assert home(admin_client)["open"] == []
+
+
+def test_it_is_not_green_for_who_cannot_see_what_may_be_wrong(
+    staff: Callable[..., Client],
+) -> None:
+    assert home(staff("view_run"))["tone"] == "caution"
+
+
+def test_a_model_that_fails_shows_from_the_first_failure(
+    admin_client: Client, staff: Callable[..., Client], rows: Rows
+) -> None:
+    lane = Lane.objects.get(user=rows[MemoryUser], name=LaneName.STRUCTURE)
+    Lane.objects.filter(pk=lane.pk).update(
+        due_at=timezone.now(), attempts=1, last_error="The key was refused."
+    )
+
+    found = home(admin_client)
+    assert found["tone"] == "bad"
+    url = re.search(r'href="([^"]*)"', found["failing"])
+    assert url is not None
+    listed = admin_client.get(html.unescape(url[1])).context["cl"].queryset
+    assert [one.pk for one in listed] == [lane.pk]
+    person = page_url(rows[MemoryUser])
+    assert "Language model failed: The key was refused." in shown(admin_client.get(person))
+    hidden = staff("view_lane", "view_memoryuser").get(person)
+    assert "Language model failed: (hidden)" in shown(hidden)
+
+
+def test_what_is_paused_is_counted_and_linked(admin_client: Client, rows: Rows) -> None:
+    user = rows[MemoryUser]
+    pauses.pause(user, by="staff:eve", reason="on holiday")
+
+    links = " ".join(home(admin_client)["paused"])
+    assert "1 pause" in links
+    assert "1 paused constraint" in links
+    assert "resumed=no" in links
+
+
+def test_an_account_without_workspaces_is_told_so_instead_of_empty_lists(
+    staff: Callable[..., Client], rows: Rows
+) -> None:
+    client = staff("view_alert", "view_memoryuser")
+    account = User.objects.get(pk=client.session["_auth_user_id"])
+    StaffAccess.objects.filter(user=account).delete()
+
+    words = shown(client.get("/admin/"))
+
+    assert "Your account sees no workspace" in words
+    assert "sees no workspace, without content" in words
+    assert "There are no live alerts" not in words
+    assert "No open alerts" not in words
+    assert "Your account sees no workspace" in shown(client.get(list_url(Alert)))
 
 
 def test_a_user_is_found_from_the_front_page(
