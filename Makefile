@@ -128,12 +128,13 @@ generate: $(STAMP)
 	@$(NO_SERVICES); \
 	$(BIN)/python -W ignore manage.py makemigrations memory && $(BIN)/python -m tests.api_tour \
 		&& $(BIN)/python manage.py spectacular --file docs/openapi.yaml && $(BIN)/python -m uac_site.configuration \
-		&& $(BIN)/python -m tests.texts
+		&& $(BIN)/python -m tests.texts \
+		&& $(BIN)/python clients/python/generate.py
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --all-extras --group dev \
-		--output-file requirements.lock pyproject.toml
+		--output-file requirements.lock pyproject.toml clients/python/pyproject.toml
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --constraint requirements.lock --no-annotate \
 		--extra openai --extra anthropic --extra google --extra mcp --extra traces \
@@ -160,6 +161,8 @@ $(STAMP): requirements.lock requirements-install.lock
 	$(BIN)/python -m pip $(FROM_LOCK) --disable-pip-version-check -r requirements-install.lock
 	$(BIN)/uv pip $(FROM_LOCK) --python $(BIN)/python -r requirements.lock \
 		|| $(BIN)/python -m pip $(FROM_LOCK) --disable-pip-version-check -r requirements.lock
+	# Our own client, from its source; uv builds it by itself.
+	$(BIN)/uv pip install --quiet --offline --no-deps --python $(BIN)/python --editable clients/python
 	$(BIN)/python -m pip check
 	@touch $@
 

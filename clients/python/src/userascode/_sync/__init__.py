@@ -1,0 +1,4 @@
+"""The synchronous client.
+
+Generated from `_async/__init__.py`.
+"""
