@@ -63,7 +63,7 @@ def test_a_value_is_returned_exactly(ask: Ask, code: str, value: Any, type_name:
 
     assert (run["status"], run["outcome"], run["error"]) == ("done", "ok", None)
     evidence = run["output"].pop("evidence")
-    assert run["output"] == {"value": value, "type": type_name}
+    assert run["output"] == {"value": value, "type": type_name, "ties": []}
     assert evidence["scope"] in ("value", "selected", "read")
     assert run["checkpoint"] == 1
     assert run["runner"] == "process"
