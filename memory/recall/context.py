@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -32,12 +32,14 @@ from memory.project.paths import constraint_path
 from memory.recall import retrieval
 from memory.recall.cutting import CUT, shortened
 from memory.recall.packing import WORTH_IT, Line, Packed, pack, share_out
+from memory.recall.question_kinds import QuestionKind, kind_of, topic_of
 from memory.recall.search.documents import CorpusName, day_of, key_of
 from memory.recall.search.embeddings import closeness
 from memory.recall.search.finding import find
 from memory.recall.search.followups import Question
 from memory.recall.search.results import Hit, Meaning
 from memory.recall.search.words import terms
+from memory.recall.timeline import pack_timeline
 from memory.recall.tokens import cost_of_line, tokens_in, tokens_of_words
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
@@ -51,8 +53,15 @@ FILLED = 0.97
 # one of its parts leaves goes to the others.
 ALERTS, MANIFEST = 0.25, 0.4
 SHARES = {"facts": 0.35, "archive": 0.29, "state": 0.36}
+# The same for a question for a list, which the typed state holds whole.
+LIST_SHARES = {"facts": 0.25, "archive": 0.15, "state": 0.6}
+# For a question about an order or for a summary, the records' fraction of the remainder; a timeline
+# takes the rest. Its lines have at least so many tokens.
+TIMELINE_STATE = 0.2
+TIMELINE_LINE = {QuestionKind.ORDER: 25.0, QuestionKind.SUMMARY: 40.0}
 # The maximum tokens of a record: if it has more, long texts in it are cut to MAX_VALUE tokens.
 MAX_RECORD = 300
+MAX_LISTED_RECORD = 60
 MAX_VALUE = 60
 # Maximum number of collections that records are taken from, and of records from each that compete
 # with facts and messages; further ones are shown if there is room.
@@ -143,39 +152,52 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
     stable = PREAMBLE + "".join(part.text for part in parts)
     meaning = None
     if question.text.strip():
+        kind, about = kind_of(question.meant), question
+        if kind in TIMELINE_LINE:
+            about = replace(question, text=topic_of(question.text))
         found = find(
             known.user,
-            question,
+            about,
             top_k=max(MAX_HITS, tokens // TOKENS_PER_HIT),
             up_to=None if known.is_now else known.seq,
             outline=outline if known.is_now else None,
         )
         meaning = found.meaning
-        parts[2:] = _relevant_parts(known, outline, question, found.hits, open_alerts, left)
+        records = _records(known, outline, about, kind, found.hits[:MAX_HITS], open_alerts)
+        parts[2:] = _relevant_parts(known, about, kind, found.hits, records, left)
     text = stable + "".join(part.text for part in parts[2:])
     return Context(text, len(stable), parts, known, question, meaning)
 
 
 def _relevant_parts(
     known: Known,
-    outline: Outline,
     question: Question,
+    kind: QuestionKind,
     hits: Sequence[Hit],
-    alerts: Sequence[Alert],
+    records: "_Records",
     room: float,
 ) -> Iterator[ContextPart]:
     """Yield the parts with the records, facts and messages that are relevant to the question."""
     asked = question.weights()
-    records = _records(known, outline, question, hits[:MAX_HITS], alerts)
+    title, lines = "Records that may matter", [*records.needed, *records.others]
     # Records that somebody's safety may depend on are allotted room before facts and messages.
+    reserved = pack(title, records.needed, room, asked).tokens
+    facts = _said(known, hits, CorpusName.FACTS)
+    archive = _said(known, hits, CorpusName.ARCHIVE)
+    if kind in TIMELINE_LINE:
+        state = pack(title, lines, reserved + (room - reserved) * TIMELINE_STATE, asked)
+        yield _part("state", state, records.unread)
+        left = room - state.tokens
+        said = [*facts, *archive]
+        yield _part("timeline", pack_timeline(said, left, asked, TIMELINE_LINE[kind]))
+        return
     groups = {
-        "state": ("Records that may matter", [*records.needed, *records.others]),
-        "facts": ("Facts that may matter", _said(known, hits, CorpusName.FACTS)),
-        "archive": ("Said before", _said(known, hits, CorpusName.ARCHIVE)),
+        "state": (title, lines),
+        "facts": ("Facts that may matter", facts),
+        "archive": ("Said before", archive),
     }
-    title, lines = groups["state"]
-    reserved = {"state": pack(title, records.needed, room, asked).tokens}
-    packed = share_out(groups, SHARES, room, asked, reserved)
+    shares = LIST_SHARES if kind == QuestionKind.LIST else SHARES
+    packed = share_out(groups, shares, room, asked, {"state": reserved})
     rest = room - sum(one.tokens for one in packed.values())
     if records.further and packed["state"].is_whole and rest >= WORTH_IT:
         lines = [*lines, *records.further]
@@ -263,13 +285,17 @@ def _records(
     known: Known,
     outline: Outline,
     question: Question,
+    kind: QuestionKind,
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
 ) -> _Records:
     """Return lines for the records that the question is about, and for those around them.
 
-    Needed records that are in files beyond MAX_WATCHED_FILES are not read.
+    For a list, all records of the collections concerned compete with facts and messages, in short
+    lines. Needed records that are in files beyond MAX_WATCHED_FILES are not read.
     """
+    is_list = kind == QuestionKind.LIST
+    size = MAX_LISTED_RECORD if is_list else MAX_RECORD
     asked, meant = question.weights(), question.meant
     chosen = _collections(outline, meant, asked, hits)
     domains = {domain for domain, _ in chosen}
@@ -290,7 +316,8 @@ def _records(
             continue
         keys = {key for at, of, key in evidence if (at, of) == (domain, name)}
         is_watched = (domain, name) in watched
-        held = _read(known, outline.domains[domain], name, hits, keys, whole=is_watched)
+        whole = is_watched or is_list
+        held = _read(known, outline.domains[domain], name, hits, keys, whole=whole)
         if is_watched and (collection := outline.domains[domain].collections.get(name)):
             unread += collection.count - len(held)
         weights = _weights(meant, asked, held)
@@ -298,11 +325,12 @@ def _records(
         for rank, place in enumerate(best):
             record = held[place]
             about = f"{domain}.{name} {record['key']!r}:"
-            line = Line(about, _shown(record, asked), record["sources"], is_one=True)
+            line = Line(about, _shown(record, asked, size), record["sources"], is_one=True)
             if is_watched or record["key"] in keys:
                 needed.append((weights[place], line))
             elif (domain, name) in chosen:
-                (others if rank < MAX_RECORDS else further).append((weights[place], line))
+                is_close = is_list or rank < MAX_RECORDS
+                (others if is_close else further).append((weights[place], line))
     return _Records(_best_first(needed), _best_first(others), _best_first(further), unread)
 
 
@@ -466,22 +494,22 @@ def _told(record: Any) -> str:
     return _fields_as_text(_fields(record))
 
 
-def _shown(record: Any, asked: Mapping[str, float]) -> str:
-    """Return a record's fields; if they are long, those that matter for the question, and cut.
+def _shown(record: Any, asked: Mapping[str, float], most: int) -> str:
+    """Return a record's fields in `most` tokens: if they are long, those that matter, and cut.
 
     Texts are cut before they are quoted, so that no part of one can be mistaken for a field.
     """
     fields = _fields(record)
     text = _fields_as_text(fields)
-    if len(text) < MAX_RECORD or tokens_of_words(text) <= MAX_RECORD:
+    if len(text) < most or tokens_of_words(text) <= most:
         return text
     cut = {
-        name: shortened(value, asked, MAX_VALUE) if isinstance(value, str) else value
+        name: shortened(value, asked, min(MAX_VALUE, most / 2)) if isinstance(value, str) else value
         for name, value in fields.items()
     }
     parts = {name: _fields_as_text({name: value}) for name, value in cut.items()}
     words = {name: {*terms(part)} for name, part in parts.items()}
-    room, kept = float(MAX_RECORD), set[str]()
+    room, kept = float(most), set[str]()
     for name in sorted(parts, key=lambda one: not words[one] & asked.keys()):
         if (cost := tokens_of_words(parts[name]) + 1) <= room:
             kept.add(name)

@@ -32,6 +32,7 @@ LINES_OF = {
     "state": "of the records",
     "facts": "of the facts",
     "archive": "of the messages",
+    "timeline": "of the timeline",
 }
 
 

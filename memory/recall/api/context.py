@@ -55,7 +55,9 @@ class ContextRequestSerializer(StrictSerializer):
 class PartSerializer(serializers.Serializer[context.ContextPart]):
     """A part of the context."""
 
-    name = serializers.ChoiceField(choices=["manifest", "alerts", "state", "facts", "archive"])
+    name = serializers.ChoiceField(
+        choices=["manifest", "alerts", "state", "facts", "archive", "timeline"]
+    )
     tokens = serializers.IntegerField()
     lines = serializers.IntegerField()
     left_out = serializers.IntegerField(help_text="The number of lines that did not fit.")

@@ -402,3 +402,46 @@ def test_bad_input_is_named(api: APIClient, user: MemoryUser, body: Any, field: 
 
 def test_context_of_another_workspaces_user_is_not_found(known: None, stranger: APIClient) -> None:
     assert stranger.post(URL, {"query": "Rome"}).status_code == 404
+
+
+def test_a_question_about_an_order_gets_first_mentions_in_order_of_time(
+    user: MemoryUser, context: Context
+) -> None:
+    start = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+    stages = ("soil", "seeds", "a fence", "the pump", "roses")
+    drafts = [
+        Draft(
+            kind=EntryKind.MESSAGE,
+            content=f"For the garden I am thinking about {stage}. "
+            + "Other things happened. " * 40,
+            speaker="Ada",
+            occurred_at=start + datetime.timedelta(days=10 * (5 - number)),
+        )
+        for number, stage in enumerate([*stages[::-1], stages[4]])
+    ]
+    entry_log.append(user, drafts, source="test")
+
+    found = context("In what order did I bring up aspects of my garden?", tokens=400)
+
+    lines = [line for line in found["text"].splitlines() if line.startswith("- (")]
+    assert [line.rpartition("[")[2] for line in lines] == ["6]", "5]", "4]", "3]", "2]"]
+    assert all("garden" in line for line in lines)
+    assert {"facts", "archive"}.isdisjoint(parts(found))
+    assert parts(found)["timeline"]["left_out"] == 1
+    assert "archive" in parts(context("Is there a fence around my garden?", tokens=400))
+
+
+def test_a_question_for_a_list_gets_all_records_concerned(
+    api: APIClient, user: MemoryUser, work: Callable[[], None], context: Context
+) -> None:
+    many = [
+        {"kind": "record", **trip(f"Town {n}", key=f"k{n}", cost=n, on="2026-05-02")}
+        for n in range(40)
+    ]
+    api.post("/v1/users/ada/entries/", {"entries": many})
+    work()
+    say(user, *(f"We talked about town {n}, and how dear the trip was" for n in range(200)))
+
+    found = context("Which towns were trips made to?")
+
+    assert found["text"].count("\n- travel.trips") == 40
