@@ -10,6 +10,8 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
+from django.urls import URLPattern, URLResolver, path
+from django.views.decorators.http import require_GET
 
 
 class StaffSite(admin.AdminSite):
@@ -32,6 +34,13 @@ class StaffSite(admin.AdminSite):
             "scope": partial(access.scope_of, request.user),
             "sees_nothing": access.workspaces_of(request.user) == (),
         }
+
+    def get_urls(self) -> list[URLPattern | URLResolver]:
+        """Add the search of the header."""
+        from memory.admin.search import search
+
+        view = self.admin_view(require_GET(search))
+        return [path("search/", view, name="memory_search"), *super().get_urls()]
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Log staff in; anyone who fails too often has to wait."""

@@ -42,6 +42,20 @@ def test_the_front_page_begins_with_the_worst_open_alert(page: Page) -> None:
     expect(page.locator("#user-tools")).to_contain_text("sees all workspaces")
 
 
+def test_slash_searches_everything(page: Page) -> None:
+    page.goto("/admin/memory/run/")
+    page.locator("body").press("/")
+    expect(page.get_by_role("searchbox", name="Search users, alerts")).to_be_focused()
+    page.keyboard.type("amoxicillin")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+
+    expect(page.get_by_role("link", name=MESSAGE)).to_be_visible()
+    for kind in ("Record locations", "Log entries"):
+        links = page.locator(f"h2:text-is('{kind}') + ul.lines").get_by_role("link")
+        expect(links.first).to_be_visible()
+
+
 def test_enter_in_a_reason_does_nothing(page: Page, loaded: Person) -> None:
     page.goto("/admin/memory/alert/")
     row = page.get_by_role("row").filter(has_text=MESSAGE)

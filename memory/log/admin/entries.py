@@ -102,8 +102,8 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     ]
     list_display_links = ["number", "says"]
     list_filter = ["kind", OutcomeFilter, "recorded_at"]
-    search_fields = ["user__user_id", "=id", "content"]
-    search_help_text = "Search by user id, entry id or message text."
+    search_fields = ["user__user_id", "=id", "content", "data"]
+    search_help_text = "Search by user id, entry id or text."
     ordering = ["-recorded_at", "-seq"]
     actions = ["redact"]
     asking = ["redact"]

@@ -1,7 +1,8 @@
 """Records: their fields and entries, the files that contain them, and the alerts based on them."""
 
 from django.contrib import admin
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models.fields.json import KT
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
@@ -14,12 +15,17 @@ from memory.kernel.admin.links import link_to_key
 from memory.kernel.admin.rows import cached_on_row
 from memory.kernel.admin.values import in_words
 from memory.kernel.hooks import later
+from memory.kernel.staff import access
 from memory.kernel.texts import REDACTED
 from memory.log.admin.links import entry_pages, show_entries
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.project.outline import SET_ASIDE
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.checkpoints import Checkpoint, RecordLocation
 from memory.versions.provenance import RecordOrigin, trace_record
+
+# Maximum number of typed entries whose records a search finds by their text.
+MAX_MATCHES = 200
 
 
 @admin.register(RecordLocation)
@@ -30,8 +36,8 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     list_display = ["key", "collection_name", "user", "path", "added_in", "retired_in"]
     list_filter = [presence_filter("retired", "retired_version", filled="retired", empty="active")]
-    search_fields = ["=key", "collection", "user__user_id"]
-    search_help_text = "Search by full key, collection or user id."
+    search_fields = ["key", "collection", "user__user_id"]
+    search_help_text = "Search by text, key, collection or user id."
     ordering = ["-id"]
     when_empty = "No project has a record yet."
     fieldsets = [
@@ -58,6 +64,20 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
                 retired_id=Subquery(retired.values("pk")[:1]),
             )
         )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[RecordLocation], search_term: str
+    ) -> tuple[QuerySet[RecordLocation], bool]:
+        """Also find records by the text of their typed entries."""
+        rows, repeats = super().get_search_results(request, queryset, search_term)
+        if not search_term.strip() or not access.sees_content(request.user):
+            return rows, repeats
+        entries = LogEntry.objects.filter(kind=EntryKind.RECORD, data__icontains=search_term)
+        keys = access.seen_by(request.user, entries).values_list("user", KT("data__key"))
+        named = Q(pk=None)
+        for user, key in keys.order_by("-pk")[:MAX_MATCHES]:
+            named |= Q(user=user, key=key)
+        return rows | queryset.filter(named), repeats
 
     def subtitle_of(self, location: RecordLocation) -> str:
         if masking.is_hidden():

@@ -501,16 +501,3 @@ def test_an_account_without_workspaces_is_told_so_instead_of_empty_lists(
     assert "There are no live alerts" not in words
     assert "No open alerts" not in words
     assert "Your account sees no workspace" in shown(client.get(list_url(Alert)))
-
-
-def test_a_user_is_found_from_the_front_page(
-    admin_client: Client, staff: Callable[..., Client], rows: Rows
-) -> None:
-    page = text_of(admin_client.get("/admin/"))
-    form = page.index(f'<form method="get" action="{list_url(MemoryUser)}" role="search"')
-    assert form < page.index('id="work-heading"')
-    assert '<input type="search" id="find-user" name="q"' in page
-    found = admin_client.get(list_url(MemoryUser), {"q": rows[MemoryUser].user_id})
-    assert [user.pk for user in found.context["cl"].queryset] == [rows[MemoryUser].pk]
-
-    assert 'role="search"' not in text_of(staff("view_alert").get("/admin/"))

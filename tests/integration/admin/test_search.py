@@ -1,0 +1,84 @@
+"""The search in the header: over people, alerts, records, entries and runs."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.staff.models import StaffAudit
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.versions.models.checkpoints import RecordLocation
+from tests.integration.admin.conftest import Rows, Staff, list_url, shown
+
+pytestmark = pytest.mark.django_db
+
+
+def found(client: Client, query: str) -> dict[str, list[Any]]:
+    """Return the rows that a search finds, by the names of their kinds."""
+    groups = client.get("/admin/search/", {"q": query}).context["found"]
+    return {group["name"]: group["rows"] for group in groups if group["rows"]}
+
+
+@pytest.fixture
+def prescribed(rows: Rows) -> RecordLocation:
+    """A record whose key does not name what its typed entry says."""
+    location: RecordLocation = rows[RecordLocation]
+    entry_log.append(
+        location.user,
+        [
+            Draft(
+                kind=EntryKind.RECORD,
+                data={"type": "Drug", "key": location.key, "data": {"name": "amoxicillin"}},
+            )
+        ],
+        source="key:abc",
+    )
+    return location
+
+
+def test_a_typed_record_and_its_entry_are_found_by_their_text(
+    admin_client: Client, prescribed: RecordLocation
+) -> None:
+    groups = found(admin_client, "amoxicillin")
+
+    assert len(groups["Log entries"]) == 1
+    assert len(groups["Record locations"]) == 1
+    for model in (LogEntry, RecordLocation):
+        listed = admin_client.get(list_url(model), {"q": "amoxicillin"}).context["cl"].queryset
+        assert len(listed) == 1
+
+
+def test_people_and_alerts_are_found_and_the_search_is_audited(
+    admin_client: Client, rows: Rows
+) -> None:
+    assert set(found(admin_client, rows[MemoryUser].user_id)) >= {"Users", "Alerts", "Log entries"}
+    assert found(admin_client, rows[Alert].message)["Alerts"]
+
+    assert set(StaffAudit.objects.filter(what="search").values_list("model", flat=True)) >= {
+        "memoryuser",
+        "alert",
+        "logentry",
+    }
+
+
+def test_what_an_account_may_not_see_is_not_searched_which_the_page_says(
+    staff: Staff, prescribed: RecordLocation
+) -> None:
+    client = staff("view_memoryuser", "view_logentry", "view_recordlocation")
+
+    words = shown(client.get("/admin/search/", {"q": "amoxicillin"}))
+
+    assert found(client, "amoxicillin") == {}
+    assert "What people said is not searched" in words
+    assert "Your account sees no alerts, no runs." in words
+
+
+def test_nothing_found_says_what_was_searched(admin_client: Client, rows: Rows) -> None:
+    words = shown(admin_client.get("/admin/search/", {"q": "xyzzy"}))
+
+    assert "Nothing matches “ xyzzy ”, by user id, constraint or message" in words
+    assert "Enter a word" in shown(admin_client.get("/admin/search/"))
