@@ -225,7 +225,7 @@ def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
 
     # When it is approved there and given to all users, then she has an alert
     act(page, "Approve")
-    said(page, "is live.")
+    said(page, "runs for nobody yet")
     open_row(page, "workspaceconstraint", rules.NAME, rules.NAME)
     page.get_by_label("Percentage:").fill("101")
     save(page)

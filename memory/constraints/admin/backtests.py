@@ -34,7 +34,7 @@ from memory.kernel.admin.display import (
     record_name,
     shortened,
 )
-from memory.kernel.admin.links import link, link_to_key
+from memory.kernel.admin.links import link, link_to_key, page_url
 from memory.kernel.admin.masking import name_of
 from memory.kernel.admin.rows import cached_on_row
 from memory.kernel.models.users import MemoryUser
@@ -302,8 +302,16 @@ def approve_version(request: HttpRequest, version: Any) -> None:
         workspace_constraints.approve(version, by=staff_of(request))
     except workspace_constraints.NotApprovable as error:
         messages.error(request, f"{version.constraint.name}: {error}")
-    else:
-        messages.success(request, f"{version} is live. {tested.detail}")
+        return
+    percentage = version.constraint.percentage
+    if percentage:
+        live = f"{version} is live for {percentage} % of users. {tested.detail}"
+        messages.success(request, live)
+        return
+    unused = '{} is approved and runs for nobody yet: <a href="{}#id_percentage">set {}</a>. {}'
+    url = page_url(version.constraint)
+    setting = "the percentage of users"
+    messages.warning(request, format_html(unused, version, url, setting, tested.detail))
 
 
 def start_backtest(

@@ -70,8 +70,12 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @plain_column("state", "state")
     def standing(self, version: WorkspaceConstraintVersion) -> str:
-        live = version.constraint.live_id == version.pk
-        return format_html("{} {}", show_state(version), badge("valid", "live") if live else "")
+        if version.constraint.live_id != version.pk:
+            return show_state(version)
+        live = badge("valid", "live")
+        if not version.constraint.percentage:
+            live = badge("waiting", "runs for nobody")
+        return format_html("{} {}", show_state(version), live)
 
     @content_column("findings")
     def told(self, version: WorkspaceConstraintVersion) -> str:

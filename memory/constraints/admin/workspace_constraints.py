@@ -83,7 +83,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         texts = section("Text", "source", "tests", description=_HELP)
         if obj is None:
             return [section(None, "workspace", "start_from", "name", "description"), texts]
-        head = ["name", "workspace", "standing", "percentage", "version", "alerts"]
+        head = ["name", "workspace", "standing", "percentage", "tested", "version", "alerts"]
         return [
             section(None, *head, "description"),
             section("Versions", "found", "versions"),
@@ -98,7 +98,8 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         """Fix workspace and name; staff who may not approve can't change the percentage."""
         if obj is None:
             return []
-        shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
+        shown = ["name", "workspace", "standing", "tested", "version", "alerts"]
+        shown += ["found", "versions", "fits"]
         shown += ["created_at", "created_by", "changed_at", "changed_by"]
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
 
@@ -215,12 +216,15 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def found(self, constraint: WorkspaceConstraint) -> str:
         newest = newest_version(constraint)
         return format_html(
-            "{} {}{}{}",
+            "{} {}{}",
             link(newest, f"v{newest.number}"),
             show_state(newest),
             show_checks(newest),
-            show_backtest(newest),
         )
+
+    @content_column("backtest")
+    def tested(self, constraint: WorkspaceConstraint) -> str:
+        return show_backtest(constraint.live or newest_version(constraint)) or NOTHING
 
     @content_column("all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:

@@ -162,9 +162,9 @@ def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
 
     end(backtest)
     assert "Approve" in shown(admin_client.get(page_url(backtest)))
-    assert messages_of(act(admin_client, "approve", backtest)) == [
-        "lease_end v1 is live. The constraint was backtested on 2 of 3 users."
-    ]
+    [approved] = messages_of(act(admin_client, "approve", backtest))
+    assert approved.startswith("lease_end v1 is approved and runs for nobody yet: ")
+    assert approved.endswith("The constraint was backtested on 2 of 3 users.")
     constraint = WorkspaceConstraint.objects.get()
     assert constraint.live == version
     assert "Approve" not in shown(admin_client.get(page_url(backtest)))

@@ -72,9 +72,10 @@ def test_from_the_editor_to_an_alert_and_back(
     assert "1 alert, for 1 of 1 user" in page
     assert "Approve" in page
 
-    assert messages_of(act(admin_client, "approve", backtest)) == [
-        "lease_end v1 is live. The constraint was backtested on 1 of 1 users."
-    ]
+    [approved] = messages_of(act(admin_client, "approve", backtest))
+    assert approved.startswith("lease_end v1 is approved and runs for nobody yet: ")
+    assert f"{page_url(constraint)}#id_percentage" in approved
+    assert approved.endswith("The constraint was backtested on 1 of 1 users.")
     save(admin_client, constraint, percentage="100")
     dispatching.dispatch()
     work()
@@ -200,9 +201,12 @@ def test_an_earlier_version_is_taken_back_on_its_page(
     second, first = constraint.versions.all()
     for version in (first, second, first):
         (told,) = messages_of(act(admin_client, "approve", version))
-        assert told.startswith(f"{version} is live.")
+        assert told.startswith(f"{version} is approved and runs for nobody yet: ")
     constraint.refresh_from_db()
     assert constraint.live == first
+    page = shown(admin_client.get(page_url(first)))
+    assert "approved runs for nobody" in page
+    save(admin_client, constraint, percentage="50")
     page = shown(admin_client.get(page_url(first)))
     assert "approved live" in page
     assert "Approve" not in page.partition("Author and time")[0].replace("approved", "")
