@@ -16,14 +16,16 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 
 from memory.kernel.texts import with_few_marks
+from memory.language.dates_in_text import Said, absolute_dates, masked, yearless_dates
+from memory.language.moments_in_text import moments_said
+from memory.language.numbers_in_text import numbers_said, numerals, spelled
+from memory.language.times_in_text import times_said
+from memory.language.translation import in_english
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
 from workers.findings import Finding
-from workers.grounding.dates_in_text import Said, absolute_dates, masked, yearless_dates
-from workers.grounding.moments_in_text import moments_said
-from workers.grounding.numbers_in_text import numbers_said, numerals, spelled
-from workers.grounding.times_in_text import times_said
 
 # Text that may be a code, such as a booking code or a passport or flight number.
 _JOINED = re.compile(r"[\w/-]++")
@@ -135,7 +137,7 @@ def says(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
     """Return whether an entry contains every date, number and name in a value."""
     ground = _Ground(zone)
     ground.read(source)
-    return next(ground.missing(value), None) is None
+    return not ground.missing(value)
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,8 @@ class _Ground:
 
     def __init__(self, zone: zoneinfo.ZoneInfo) -> None:
         self._zone = zone
+        self._parts: list[tuple[str, datetime.datetime]] = []  # each entry's text and local time
+        self._is_translated = False
         self._said = Said()
         self._numbers: set[Decimal] = set()
         self._texts: list[str] = []  # the texts, as returned by `plain`
@@ -182,7 +186,9 @@ class _Ground:
 
     def read(self, source: Source) -> None:
         text = source.whole
-        self._said.update(moments_said(text, source.at.astimezone(self._zone)))
+        at = source.at.astimezone(self._zone)
+        self._parts.append((text, at))
+        self._said.update(moments_said(text, at))
         self._numbers |= numbers_said(text)
         self._texts.append(plain(text))
         self._digits.append(_DIGITS.sub("", text))
@@ -190,6 +196,7 @@ class _Ground:
         self._words |= set(words_of(text))
 
     def update(self, other: "_Ground") -> None:
+        self._parts += other._parts
         self._said.update(other._said)
         self._numbers |= other._numbers
         self._texts += other._texts
@@ -197,8 +204,22 @@ class _Ground:
         self._squeezed += other._squeezed
         self._words |= other._words
 
-    def missing(self, value: Value) -> Iterator[tuple[_Kind, str]]:  # noqa: C901 - one case for each kind
-        """Yield the parts of a value that no entry contains."""
+    def missing(self, value: Value) -> list[tuple[_Kind, str]]:
+        """Return the parts of a value that no entry contains.
+
+        The entries are read in other languages than English only if something is missing in it.
+        """
+        found = list(self._missing(value))
+        if self._is_translated or not any(kind.blocking for kind, _ in found):
+            return found
+        self._is_translated = True
+        for text, at in self._parts:
+            said, numbers = _read_in_english(text, at)
+            self._said.update(said)
+            self._numbers |= numbers
+        return list(self._missing(value))
+
+    def _missing(self, value: Value) -> Iterator[tuple[_Kind, str]]:  # noqa: C901 - one case for each kind
         match value:
             case None | bool() | Ref():
                 return
@@ -217,13 +238,13 @@ class _Ground:
                 if not self._has_partial(text):
                     yield DATE, text
             case str():
-                yield from self._missing_in_text(value)
+                yield from self._missing_in_any_language(value)
             case list():
                 for item in value:
-                    yield from self.missing(item)
+                    yield from self._missing(item)
             case Struct(fields=fields):
                 for item in fields.values():
-                    yield from self.missing(item)
+                    yield from self._missing(item)
 
     def _has_number(self, number: Decimal) -> bool:
         if not number.is_finite():
@@ -261,6 +282,15 @@ class _Ground:
             (reading.hour, reading.minute) in {*self._said.times, (0, 0)} for reading in readings
         ):
             yield TIME, moment.isoformat()
+
+    def _missing_in_any_language(self, text: str) -> Iterator[tuple[_Kind, str]]:
+        found = list(self._missing_in_text(text))
+        names = [(kind, part) for kind, part in found if not kind.blocking]
+        if self._is_translated and len(names) < len(found):
+            for restated in in_english(text):
+                if not any(kind.blocking for kind, _ in self._missing_in_text(restated)):
+                    found = names
+        yield from found
 
     def _missing_in_text(self, text: str) -> Iterator[tuple[_Kind, str]]:
         if any(plain(text) in said for said in self._texts):
@@ -331,6 +361,16 @@ class _Ground:
             return True  # some scripts have no spaces between words
         stem = word[: max(4, len(word) - 3)]
         return len(word) > 5 and any_starts_with(self._in_order(), stem)
+
+
+@lru_cache(maxsize=1 << 10)
+def _read_in_english(text: str, at: datetime.datetime) -> tuple[Said, frozenset[Decimal]]:
+    """Return the dates, times and numbers that a text in other languages than English mentions."""
+    said, numbers = Said(), set[Decimal]()
+    for restated in in_english(text):
+        said.update(moments_said(restated, at))
+        numbers |= numbers_said(restated)
+    return said, frozenset(numbers)
 
 
 def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:

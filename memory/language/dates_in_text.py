@@ -36,19 +36,17 @@ _MONTH_YEAR = re.compile(rf"\b{MONTH},?\s*(?:of\s+)?{YEAR}", FLAGS)
 class Said:
     """The dates and times that a text mentions.
 
-    If a date has no year, `days` contains every day that it could mean. `any_month` contains the
-    year and day of each date whose month couldn't be read.
+    If a date has no year, `days` contains every day that it could mean.
     """
 
     days: set[datetime.date] = field(default_factory=set)
     months: set[tuple[int, int]] = field(default_factory=set)
     years: set[int] = field(default_factory=set)
-    any_month: set[tuple[int, int]] = field(default_factory=set)
     times: set[tuple[int, int]] = field(default_factory=set)
 
     def has_day(self, day: datetime.date) -> bool:
         """Return whether the text mentions this day."""
-        return day in self.days or (day.year, day.day) in self.any_month
+        return day in self.days
 
     def has_day_of_year(self, month: int, day: int) -> bool:
         """Return whether the text mentions this day of the month, in any year."""
@@ -67,7 +65,6 @@ class Said:
         self.days.update(other.days)
         self.months.update(other.months)
         self.years.update(other.years)
-        self.any_month.update(other.any_month)
         self.times.update(other.times)
         self.__dict__.pop("_parts", None)
 

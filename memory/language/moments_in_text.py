@@ -2,25 +2,21 @@
 
 Numeric dates are read in every order that the calendar allows. Relative dates ("tomorrow", "in two
 weeks", "last Friday") and dates without a year are resolved relative to that time, to every day
-that the speaker may have meant. Only English words are understood: in a date in another language,
-such as "2. Mai 2026", only the day and the year are recognized, and they match any month.
+that the speaker may have meant. Only English words are understood: `translation` restates texts in
+other languages in English.
 """
 
 import datetime
 import re
 
-from workers.grounding.dates_in_text import FLAGS, MONTHS, Said, absolute_dates, masked, read_years
-from workers.grounding.relative_dates_in_text import (
+from memory.language.dates_in_text import FLAGS, Said, absolute_dates, masked, read_years
+from memory.language.relative_dates_in_text import (
     add_dates_in_words,
     add_relative_dates,
     add_yearless_dates,
 )
-from workers.grounding.times_in_text import times_said
+from memory.language.times_in_text import times_said
 
-_FOREIGN = re.compile(
-    r"\b(\d{1,2})\.?\s+(?:de\s+)?([^\W\d_]{3,})\.?\s+(?:de\s+|del\s+)?((?:19|20|21)\d\d)\b",
-    re.IGNORECASE,
-)
 _ANY_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|2[01])\d\d(?!\d)|(?<=['’])\d\d(?!\d)", FLAGS)
 
 
@@ -40,8 +36,5 @@ def moments_said(text: str, at: datetime.datetime) -> Said:
     add_yearless_dates(rest, today, said)
     add_dates_in_words(text, today, said)
     add_relative_dates(text, today, said)
-    for match in _FOREIGN.finditer(text):
-        if match[2].lower() not in MONTHS:
-            said.any_month.add((int(match[3]), int(match[1])))
     said.times.update(times_said(text))
     return said

@@ -2,8 +2,8 @@
 
 import re
 
-from workers.grounding.dates_in_text import FLAGS
-from workers.grounding.numbers_in_text import spelled
+from memory.language.dates_in_text import FLAGS
+from memory.language.numbers_in_text import spelled
 
 _CLOCK = re.compile(
     r"(?<![\d.,])(\d{1,2})[:.h](\d{2})(?::(\d{2}))?(?![\d])\s*(am|pm|a\.m|p\.m)?", FLAGS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.grounding.numbers_in_text import numbers_said, numerals, spelled
+from memory.language.numbers_in_text import numbers_said, numerals, spelled
 
 
 @pytest.mark.parametrize(

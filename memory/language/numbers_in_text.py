@@ -165,7 +165,9 @@ def _readings(numeral: str) -> Iterator[Decimal]:
         else:
             for part in (first, *groups):
                 yield Decimal(part)
-        if all(len(group) == 3 for group in groups) and len(first) <= 3 and first.strip("0"):
+        last = len(groups[-1]) == 3 and {len(group) for group in groups[:-1]}
+        # Groups of three digits or, in India, of two before the last three.
+        if last in (set(), {3}, {2}) and len(first) <= 3 and first.strip("0"):
             yield Decimal(first + "".join(groups))
 
 

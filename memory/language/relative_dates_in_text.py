@@ -5,7 +5,7 @@ import datetime
 import re
 from collections.abc import Iterator
 
-from workers.grounding.dates_in_text import (
+from memory.language.dates_in_text import (
     DAY_MONTH,
     FLAGS,
     MONTH,
@@ -16,7 +16,7 @@ from workers.grounding.dates_in_text import (
     read_years,
     valid_days,
 )
-from workers.grounding.numbers_in_text import ORDINALS, spelled
+from memory.language.numbers_in_text import ORDINALS, spelled
 
 MAX_YEARS = 50  # maximum number of mentioned years to try for a date without a year
 MAX_COUNT_DIGITS = 5  # larger counts of days, weeks or years would exceed the supported date range

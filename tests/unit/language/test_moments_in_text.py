@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.grounding.dates_in_text import absolute_dates
-from workers.grounding.moments_in_text import moments_said
-from workers.grounding.times_in_text import times_said
+from memory.language.dates_in_text import absolute_dates
+from memory.language.moments_in_text import moments_said
+from memory.language.times_in_text import times_said
 
 AT = datetime.datetime(2026, 3, 4, 9, 30)  # noqa: DTZ001 - a Wednesday, on the speaker's clock
 
@@ -31,8 +31,6 @@ AT = datetime.datetime(2026, 3, 4, 9, 30)  # noqa: DTZ001 - a Wednesday, on the 
         ("2 May 2026", "2026-05-02"),
         ("the 2nd of May, 2026", "2026-05-02"),
         ("Sept. 9, 1999", "1999-09-09"),
-        ("2. Mai 2026", "2026-05-02"),
-        ("2 de mayo de 2026", "2026-05-02"),
         ("from May 3 to 7, 2026", "2026-05-03"),
         ("from May 3 to 7, 2026", "2026-05-07"),
         ("3–7 May 2026", "2026-05-05"[:8] + "03"),
@@ -102,9 +100,6 @@ def test_a_day_is_read(text: str, day: str) -> None:
         ("May 2, 2026", "2026-06-02"),
         ("2026-05-02", "2026-02-05"),
         ("May 2", "1990-05-02"),
-        ("2. Mai 2026", "2026-05-03"),
-        ("2. Mai 2026", "2025-05-02"),
-        ("2 March 2026", "2026-05-02"),  # a month that is read is no unknown one
         ("13/14/2026", "2026-02-01"),
         ("tomorrow", "2026-03-06"),
         ("in two weeks", "2026-03-20"),

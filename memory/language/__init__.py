@@ -1,0 +1,1 @@
+"""Reading words, numbers, dates and times in texts of any language; imports no Django."""

@@ -1,0 +1,460 @@
+"""What a language's words mean for dates, times and numbers, from the data of two libraries.
+
+`dateparser` has the names of months, weekdays and units, and the phrases for days relative to now
+("übermorgen", "il y a 3 jours", "来週"), from CLDR and its own additions. CLDR's rules for spelling
+out numbers (`unicode_rbnf`), turned round, give the number words, with their genders and cases.
+"""
+
+import importlib
+import itertools
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import Stemmer
+
+from memory.language.folding import fold
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_UNITS = ("day", "week", "month", "year")
+# Marks in a translation that patterns (`translation`) turn into English: on either side of a
+# length of time, that it lies ahead or has passed; next to a weekday, which one; and of a clock.
+AHEAD_OF, AHEAD_AFTER, PAST_OF, PAST_AFTER = "\ue000", "\ue001", "\ue002", "\ue003"
+NEXT, LAST, HOUR, MINUTE = "\ue004", "\ue005", "\ue006", "\ue007"
+MARKS = f"{AHEAD_OF}-{MINUTE}"
+
+# Languages without spaces between words; in Korean, particles are attached to words.
+UNSPACED_LANGUAGES = frozenset({"ja", "zh", "th", "km", "lo", "my"})
+ATTACHED = frozenset({"ko"})
+# dateparser's files for a language, if their names differ from its code.
+_FILES = {
+    "zh": ("zh", "zh-Hant"),
+    "no": ("nb",),
+    "nn": ("nn", "nb"),
+    "sr": ("sr-Cyrl", "sr-Latn"),
+    "tl": ("fil",),
+}
+# What the libraries lack.
+_ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "ar": {
+        AHEAD_OF: ("بعد",),
+        "2 weeks": ("أسبوعين",),
+        "2 months": ("شهرين",),
+        "2 years": ("سنتين", "عامين"),
+        "in 2 days": ("بعد غد", "بعد الغد"),
+        "200": ("مئتا", "مائتا"),
+        "2000": ("ألفان", "ألفا"),
+    },
+    "cs": {"2": ("dvěma",), "3": ("třemi",), "4": ("čtyřmi",), "5": ("pěti",)},
+    "da": {"in 2 days": ("i overmorgen",), "2 days ago": ("i forgårs",)},
+    "el": {"days": ("μέρα", "μέρες")},
+    "es": {"in 2 days": ("pasado mañana",)},
+    "fi": {"in 2 days": ("ylihuomenna",), "2 days ago": ("toissapäivänä",)},
+    "he": {
+        "2 days": ("יומיים",),
+        "2 weeks": ("שבועיים",),
+        "2 months": ("חודשיים",),
+        "2 years": ("שנתיים",),
+        "in 2 days": ("מחרתיים",),
+    },
+    "hi": {"in 2 days": ("परसों",), "15": ("पंद्रह",)},
+    "hu": {
+        "2": ("két",),
+        NEXT: ("jövő",),
+        LAST: ("múlt",),
+        "in 2 days": ("holnapután",),
+        "last year": ("tavaly",),
+    },
+    "id": {AHEAD_AFTER: ("lagi",), "in 2 days": ("lusa",)},
+    "it": {AHEAD_OF: ("fra", "tra"), "in 2 days": ("dopodomani",)},
+    "ko": {"in 2 days": ("모레",), LAST: ("지난",), NEXT: ("다음",)},
+    "nl": {"in 2 days": ("overmorgen",), LAST: ("afgelopen",)},
+    "no": {"in 2 days": ("i overmorgen",)},
+    "pt": {AHEAD_OF: ("daqui a", "dentro de"), "in 2 days": ("depois de amanhã",)},
+    "ro": {"in 2 days": ("poimâine",), "monday": ("lunea",)}
+    | {"last monday": ("lunea trecută",), "next monday": ("lunea viitoare",)},
+    "sv": {"in 2 days": ("i övermorgon",)},
+    "th": {"in 2 days": ("มะรืนนี้", "มะรืน")},
+    "tr": {"in 2 days": ("öbür gün",)},
+    "vi": {AHEAD_AFTER: ("nữa",), "in 2 days": ("ngày kia",)},
+    "zh": {HOUR: ("点", "點", "时", "時")},
+}
+_RELATIVE = {
+    "0 day ago": "today",
+    "in 1 day": "tomorrow",
+    "1 day ago": "yesterday",
+    **{f"0 {unit} ago": f"this {unit}" for unit in _UNITS[1:]},
+    **{f"in 1 {unit}": f"next {unit}" for unit in _UNITS[1:]},
+    **{f"1 {unit} ago": f"last {unit}" for unit in _UNITS[1:]},
+}
+_LENGTH = re.compile(r"(in )?(\d+) (day|week|month|year)( ago)?")
+_NUMBER = r"(\d++[.,]?\d*+)"
+# How long a name of a month or weekday must be: shorter ones are other words, such as "mit".
+_MIN_NAME = 4
+MIN_STEMMED = 5  # shorter words lose too much with their endings
+_WORDS = re.compile(r"[^\s\-'’.,]+")
+# The numbers whose words are learned, and by which words for hundreds, thousands and so on are.
+_SMALL = (*range(101), *range(200, 1000, 100))
+_SCALES = (100, 1000, 10_000, 100_000, 10**6, 10**7, 10**8, 10**9, 10**12)
+_SAMPLES = (101, 121, 245, 1001, 1100, 1234, 2345, 21_021)
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """A language's phrases, folded, with single spaces.
+
+    `meanings` has the English for each phrase, `stems` for the stems of its words; `numbers` the
+    values of number words, and `joints` the words between them, such as "und". `longest` is the
+    largest number of words (or characters, if there are no spaces) in a phrase; `is_year_first`
+    says in which order numeric dates are written.
+    """
+
+    language: str
+    meanings: Mapping[str, str]
+    stems: Mapping[str, str]
+    numbers: Mapping[str, int]
+    joints: frozenset[str]
+    longest: int
+    is_year_first: bool
+    stem: Callable[[str], str] = field(repr=False)
+
+    @property
+    def is_spaced(self) -> bool:
+        """Whether the language puts spaces between words, without attaching particles."""
+        return self.language not in UNSPACED_LANGUAGES | ATTACHED
+
+
+def folded(text: str, language: str) -> str:
+    """Return a folded text; in Vietnamese, whose words differ by them, with its marks."""
+    return unicodedata.normalize("NFC", text.casefold()) if language == "vi" else fold(text)
+
+
+def key_of(text: str, *, is_spaced: bool) -> str:
+    """Return a folded phrase as the keys of a lexicon are written."""
+    return (" " if is_spaced else "").join(_WORDS.findall(text))
+
+
+@lru_cache(maxsize=16)
+def lexicon_of(language: str) -> Lexicon | None:
+    """Return a language's lexicon, or None if dateparser doesn't know the language."""
+    infos = list(_infos(language))
+    if not infos:
+        return None
+    is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
+    stem = stemmer_of(language)
+    numbers = _numbers(language)
+    meanings = _meanings(language, infos, numbers, stem)
+    stems = {
+        " ".join(map(stem, key.split())): text
+        for key, text in meanings.items()
+        if len(key) >= MIN_STEMMED
+    }
+    sizes = [len(key.split()) if is_spaced else len(key) for key in (*meanings, *numbers)]
+    return Lexicon(
+        language,
+        meanings,
+        stems if is_spaced else {},
+        numbers,
+        _joints(language, numbers, is_spaced),
+        min(max(sizes), 12),
+        infos[0].get("date_order", "").startswith("Y"),
+        stem,
+    )
+
+
+def _meanings(
+    language: str,
+    infos: Sequence[Mapping[str, Any]],
+    numbers: dict[str, int],
+    stem: Callable[[str], str],
+) -> dict[str, str]:
+    """Return the English for each phrase of a language, and add to its number words."""
+    is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
+    meanings: defaultdict[str, dict[str, None]] = defaultdict(dict)
+
+    def add(phrases: Iterable[str], meaning: str) -> None:
+        for phrase in phrases:
+            key = key_of(folded(phrase, language), is_spaced=is_spaced)
+            if key and meaning.isdecimal():
+                numbers.setdefault(key, int(meaning))
+            elif key:
+                meanings[key][meaning] = None
+                if language == "he" and key[0] == "ה" and " " in key:  # the article
+                    meanings[key[1:]][meaning] = None
+
+    for info in infos:
+        _add_names(info, add, language)
+        _add_relative(info, add)
+        _add_marks(info, add, language)
+    for meaning, phrases in _ADDITIONS.get(language, {}).items():
+        add(phrases, meaning)
+    if is_spaced:
+        _add_directions(infos, add, stem)
+    else:
+        _add_directed_weekdays(infos, add)
+    for info in infos:
+        for phrase, text in _literals(info):
+            if key_of(folded(phrase, language), is_spaced=is_spaced) not in meanings:
+                add([phrase], _restated(folded(text, language), meanings, is_spaced))
+    return {  # units first, to follow their number
+        key: " , ".join(sorted(found, key=lambda meaning: not meaning.endswith("s")))
+        for key, found in meanings.items()
+    }
+
+
+_Add = Callable[[Iterable[str], str], None]
+
+
+def _infos(language: str) -> Iterator[Mapping[str, Any]]:
+    for name in _FILES.get(language, (language,)):
+        with suppress(ModuleNotFoundError):
+            module = importlib.import_module(f"dateparser.data.date_translation_data.{name}")
+            yield module.info
+
+
+def _add_names(info: Mapping[str, Any], add: _Add, language: str) -> None:
+    for name in (*_MONTHS, *_WEEKDAYS):
+        forms = [form for form in info.get(name, ()) if not form.isdecimal()]
+        if language in UNSPACED_LANGUAGES | ATTACHED:
+            forms = [form for form in forms if len(form) > 1]
+        elif name in _WEEKDAYS:
+            is_latin = any("a" <= character <= "z" for form in forms for character in fold(form))
+            least = _MIN_NAME if is_latin else _MIN_NAME - 1
+            forms = [form for form in forms if len(form) >= least] or forms
+        add(forms, name)
+    for unit in _UNITS:
+        add(_longer(info.get(unit, ()), language), f"{unit}s")
+    add(_longer(info.get("hour", ()), language), HOUR)
+    add(_longer(info.get("minute", ()), language), MINUTE)
+    add([*info.get("am", ()), *info.get("pm", ())], "")
+
+
+def _longer(forms: Iterable[str], language: str) -> list[str]:
+    """Return the forms without single letters, which are also words and endings."""
+    is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
+    return [form for form in forms if len(form) > is_spaced]
+
+
+def _add_relative(info: Mapping[str, Any], add: _Add) -> None:
+    for meaning, phrases in info.get("relative-type", {}).items():
+        if meaning in _RELATIVE:
+            add(phrases, _RELATIVE[meaning])
+        elif found := _LENGTH.fullmatch(meaning):
+            add(phrases, meaning.replace(found[3], f"{found[3]}s"))
+
+
+def _add_marks(info: Mapping[str, Any], add: _Add, language: str) -> None:
+    """Add the words before and after a length of time that say whether it is ahead or past."""
+    for meaning, patterns in info.get("relative-type-regex", {}).items():
+        unit = meaning.removeprefix("in ").removesuffix(" ago").removeprefix("\\1 ")
+        if unit not in _UNITS:
+            continue
+        is_past = meaning.endswith(" ago")
+        forms = sorted(info.get(unit, ()), key=len, reverse=True)
+        for pattern in patterns:
+            before, _, after = pattern.partition(_NUMBER)
+            before, after = before.strip(), after.strip()
+            if "\\" in before + after or "(" in before + after:
+                continue
+            form = next((one for one in forms if after.startswith(one)), None)
+            if form is None:
+                form = after if before else after.split(" ")[0]
+            rest = after.removeprefix(form).strip()
+            add(_longer([form], language), f"{unit}s")
+            add([before], PAST_OF if is_past else AHEAD_OF)
+            add([rest], PAST_AFTER if is_past else AHEAD_AFTER)
+    for name, of, after in (("in", AHEAD_OF, AHEAD_AFTER), ("ago", PAST_OF, PAST_AFTER)):
+        add(info.get(name, ()), of + after)
+
+
+def _add_directions(
+    infos: Iterable[Mapping[str, Any]], add: _Add, stem: Callable[[str], str]
+) -> None:
+    """Add the words for "next" and "last": those that phrases for several units have in common."""
+    used: dict[str, defaultdict[str, set[str]]] = {}
+    for mark, form in ((NEXT, "in 1 {}"), (LAST, "1 {} ago"), ("", "0 {} ago")):
+        used[mark] = defaultdict(set)
+        for info in infos:
+            for unit in _UNITS[1:]:
+                for phrase in info.get("relative-type", {}).get(form.format(unit), ()):
+                    for word in _WORDS.findall(folded(phrase, info["name"])):
+                        used[mark][word].add(unit)
+    for mark, other in ((NEXT, LAST), (LAST, NEXT)):
+        by_stem: defaultdict[str, set[str]] = defaultdict(set)
+        for word, units in used[mark].items():
+            by_stem[stem(word)] |= units
+        elsewhere = {stem(word) for word in (*used[other], *used[""])}
+        for word in used[mark]:
+            if len(word) > 2 and len(by_stem[stem(word)]) > 1 and stem(word) not in elsewhere:
+                add([word], mark)
+
+
+def _add_directed_weekdays(infos: Iterable[Mapping[str, Any]], add: _Add) -> None:
+    """Add phrases such as "下周五": a weekday with what phrases for "next" units begin or end with.
+
+    A weekday's name begins with a unit in Chinese, so "下周" would be read there otherwise.
+    """
+    for info in infos:
+        relative = info.get("relative-type", {})
+        for direction, form in (("next", "in 1 {}"), ("last", "1 {} ago")):
+            weeks, months = (
+                [fold(one).replace(" ", "") for one in relative.get(form.format(unit), ())]
+                for unit in ("week", "month")
+            )
+            for week, month in itertools.product(weeks, months):
+                begin = _common(week, month)
+                end = _common(week[::-1], month[::-1])[::-1]
+                for name in _WEEKDAYS:
+                    days = [day for day in info.get(name, ()) if len(day) > 1]
+                    if begin:
+                        add([begin + day for day in days], f"{direction} {name}")
+                    elif len(end) > 1:
+                        add([day + end for day in days], f"{direction} {name}")
+
+
+def _common(first: str, second: str) -> str:
+    """Return what two texts both begin with."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return "".join(one for one, _ in pairs)
+
+
+def _literals(info: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for simplification in info.get("simplifications", ()):
+        for phrase, text in simplification.items():
+            if not re.search(r"[\\()\[\]?*+|.]", phrase) and "\\" not in text:
+                yield phrase, text
+
+
+def _restated(text: str, meanings: Mapping[str, Iterable[str]], is_spaced: bool) -> str:
+    """Return the English for what a phrase is simplified to, such as "za 2 dnia"."""
+    return " ".join(
+        " ".join(meanings.get(key_of(word, is_spaced=is_spaced), (word,))) for word in text.split()
+    )
+
+
+def _numbers(language: str) -> dict[str, int]:
+    """Return the values of a language's number words, ordinals included."""
+    spell = _speller(language)
+    is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
+    words: dict[str, int] = {}
+
+    def add(text: str, number: int) -> None:
+        key = key_of(text, is_spaced=is_spaced)
+        if key and not any(map(str.isdigit, key)):
+            words.setdefault(key, number)
+
+    for number in _SMALL:
+        for text in spell(number).values():
+            add(text, number)
+            if language == "ar" and number < 10:
+                add(text.removesuffix("ة"), number)  # as before feminine nouns
+    for scale in _SCALES:
+        for text, number in _scale_words(spell, scale):
+            add(text, number)
+    return words
+
+
+def _scale_words(spell: Callable[[int], dict[str, str]], scale: int) -> Iterator[tuple[str, int]]:
+    """Yield the words for a hundred, a thousand and so on, alone and in what they are parts of."""
+    for text in spell(scale + 1).values():  # "ciento uno", although 100 is "cien"
+        for last in spell(1).values():
+            if text.endswith(last):
+                yield re.sub(r"\s\w{1,2}$", "", text.removesuffix(last).rstrip()), scale
+    for times in (1, 2, 3, 5):
+        alone = spell(times)
+        for ruleset, text in spell(times * scale).items():
+            yield text, times * scale
+            if prefix := alone.get(ruleset, ""):
+                rest = text.removeprefix(prefix)
+                if rest != text:
+                    yield rest, scale
+
+
+def _speller(language: str) -> Callable[[int], dict[str, str]]:
+    """Return a function that spells out a number in each of a language's ways, by their names."""
+    # Only a process that reads other languages imports them.
+    from unicode_rbnf import FormatPurpose, RbnfEngine
+    from unicode_rbnf.engine import NoRuleForNumberError
+
+    try:
+        engine = RbnfEngine.for_language("nb" if language in ("no", "nn") else language)
+    except ValueError:
+        return lambda number: {}
+
+    def spell(number: int) -> dict[str, str]:
+        texts: dict[str, str] = {}
+        for purpose in (FormatPurpose.CARDINAL, FormatPurpose.ORDINAL):
+            with suppress(ValueError, NoRuleForNumberError):  # not every language has ordinals
+                texts |= engine.format_number(number, purpose).text_by_ruleset
+        return {name: folded(text, language) for name, text in texts.items()}
+
+    return spell
+
+
+def _joints(language: str, numbers: Mapping[str, int], is_spaced: bool) -> frozenset[str]:
+    """Return the words that stand between number words, such as "et"."""
+    if not is_spaced:
+        return frozenset()
+    spell = _speller(language)
+    words = {
+        word for number in _SAMPLES for text in spell(number).values() for word in text.split()
+    }
+    return frozenset(word for word in words if len(word) <= 3 and word not in numbers) | {"و"}
+
+
+_ALGORITHMS = {
+    "ar": "arabic",
+    "hy": "armenian",
+    "eu": "basque",
+    "ca": "catalan",
+    "cs": "czech",
+    "da": "danish",
+    "nl": "dutch",
+    "en": "english",
+    "eo": "esperanto",
+    "et": "estonian",
+    "fi": "finnish",
+    "fr": "french",
+    "de": "german",
+    "el": "greek",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "id": "indonesian",
+    "ga": "irish",
+    "it": "italian",
+    "lt": "lithuanian",
+    "ne": "nepali",
+    "no": "norwegian",
+    "nn": "norwegian",
+    "fa": "persian",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sr": "serbian",
+    "es": "spanish",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+    "yi": "yiddish",
+}
+
+
+def stemmer_of(language: str) -> Callable[[str], str]:
+    """Return a function that removes endings from folded words of a language.
+
+    Where Snowball doesn't know the language, only the beginnings of long words are kept.
+    """
+    if language in _ALGORITHMS:
+        stem: Callable[[str], str] = Stemmer.Stemmer(_ALGORITHMS[language]).stemWord
+        return stem
+    return lambda word: word[: max(4, min(6, len(word) - 2))]

@@ -1,0 +1,247 @@
+"""Restate what a text in another language says about dates, times and numbers in English.
+
+Only the words for these are replaced: "Ich fliege nächsten Freitag nach Rom, das kostet
+zwölfhundert Euro" becomes "ich fliege next friday nach rom, das kostet 1200 euro". The grammar for
+English reads the result with all its readings. Where a word has several meanings (Hindi's "कल" is
+yesterday and tomorrow), the result has all of them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from memory.language.dates_in_text import MONTHS
+from memory.language.detection import languages_of
+from memory.language.folding import UNSPACED
+from memory.language.lexicon import (
+    AHEAD_AFTER,
+    AHEAD_OF,
+    ATTACHED,
+    HOUR,
+    LAST,
+    MARKS,
+    MIN_STEMMED,
+    NEXT,
+    PAST_AFTER,
+    PAST_OF,
+    Lexicon,
+    folded,
+    key_of,
+    lexicon_of,
+)
+
+# Only this much of a text is translated.
+MAX_CHARACTERS = 20_000
+MAX_WORDS = 6  # in a phrase
+
+_INDIC = "\u0900-\u0963\u0981-\u0dff"  # letters and the vowel signs that belong to them
+_TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|(?:[^\W\d_]|[{_INDIC}])+")
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
+
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
+_NEAR = r"\s{0,3}"
+_ANY_MARK = rf"[{MARKS}\s]{{0,9}}"
+_PERIOD = r"(?P<period>(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:week|month|year)(?=s))s?\b"
+_LENGTH = (
+    rf"(?:(?<!\d)(?P<count>\d{{1,6}}){_NEAR})?(?P<unit>day|week|month|year)s\b"
+    rf"(?:{_NEAR},{_NEAR}[a-z]+day\b)?(?!{_NEAR}\d{{4}})"
+)
+_YEAR = r"((?:1[5-9]|2[01])\d\d)\b"
+
+
+def _beside(before: str, after: str, phrase: str) -> re.Pattern[str]:
+    """Return a pattern for a phrase with one mark before it, or another after it."""
+    again = re.sub(r"\(\?P<(\w+)>", r"(?P<\1_>", phrase)
+    short = r"(?:[^\s\d]{1,3}\s{1,3})?"
+    return re.compile(
+        rf"{before}{_ANY_MARK}{short}{phrase}|{again}{_NEAR}{short}{_ANY_MARK}{after}"
+    )
+
+
+_NEXT, _LAST = _beside(NEXT, NEXT, _PERIOD), _beside(LAST, LAST, _PERIOD)
+_AHEAD = _beside(AHEAD_OF, AHEAD_AFTER, _LENGTH)
+_PAST = _beside(PAST_OF, PAST_AFTER, _LENGTH)
+_CLOCK = re.compile(
+    rf"{HOUR}{_ANY_MARK}(\d{{1,2}})(?![\d:.,])|"
+    rf"(?<![\d:.,])(\d{{1,2}}){_NEAR}{HOUR}(?:{_ANY_MARK}(\d{{2}})(?!\d))?"
+)
+# A bare hour after a short word, such as "um 8", "a las 8" or "в 8".
+_AT = re.compile(
+    r"(?<=\s)((?!at\b|may\b)[^\W\d]{1,3}\s{1,3})(\d{1,2})"
+    rf"(?!\d|[:.,/%-]\d|{_NEAR}[^\W\d{MARKS}]|{_NEAR}[{MARKS}€$£¥%])"
+)
+_DAY_OF_MONTH = re.compile(
+    rf"\b(\d{{1,2}})[^\s\d]{{0,3}}{_NEAR}(?:[^\W\d]{{1,3}}\s{{1,3}})?({_MONTH})\b"
+    rf"(?:\s{{1,3}}(?:[^\W\d]{{1,4}}\s{{1,3}})?{_YEAR})?"
+)
+_MONTH_AND_YEAR = re.compile(rf"\b({_MONTH})\s{{1,3}}[^\W\d]{{1,4}}\s{{1,3}}{_YEAR}")
+_YEAR_FIRST = re.compile(r"(?<![\d.,/-])(\d\d)[./-]\s?(\d{1,2})[./-]\s?(\d{1,2})(?!\d)")
+
+
+def in_english(text: str) -> Iterator[str]:
+    """Yield a text restated in English, once for each other language that it may be in."""
+    text = text[:MAX_CHARACTERS]
+    for language in languages_of(text):
+        lexicon = lexicon_of(language) if language != "en" else None
+        if lexicon is not None:
+            yield restated(text, lexicon)
+
+
+def restated(text: str, lexicon: Lexicon) -> str:
+    """Return a text in a lexicon's language with its dates, times and numbers in English."""
+    text = _with_marks(folded(text, lexicon.language), lexicon)
+    text = _NEXT.sub(lambda match: f" next {match['period'] or match['period_']} ", text)
+    text = _LAST.sub(lambda match: f" last {match['period'] or match['period_']} ", text)
+    text = _PAST.sub(lambda match: f" {_length(match)} ago ", text)
+    text = _AHEAD.sub(lambda match: f" in {_length(match)} ", text)
+    text = _CLOCK.sub(_clock, text)
+    if lexicon.is_year_first:
+        text = _YEAR_FIRST.sub(r" 20\1-\2-\3 ", text)
+    text = _DAY_OF_MONTH.sub(lambda match: f" {match[1]} {match[2]} {match[3] or ''}", text)
+    text = _MONTH_AND_YEAR.sub(r"\1 \2", text)
+    return re.sub(f"[{MARKS}]", " ", _AT.sub(r"\1 at \2", text))
+
+
+def _length(match: re.Match[str]) -> str:
+    return f"{match['count'] or match['count_'] or 1} {match['unit'] or match['unit_']}s"
+
+
+def _clock(match: re.Match[str]) -> str:
+    return f" {match[2]}:{match[3]} " if match[3] else f" at {match[1] or match[2]} "
+
+
+def _with_marks(text: str, lexicon: Lexicon) -> str:
+    """Return a folded text with its phrases replaced by their meanings, and its number words."""
+    ends = _ends(text, lexicon)
+    pieces: list[str] = []
+    numbers: list[int] = []  # the number words just read
+    place = copied = 0
+
+    def flush() -> None:
+        if numbers:
+            pieces.append(f" {_value(numbers)} ")
+            numbers.clear()
+
+    while place < len(text):
+        reach = ends.get(place, ())
+        if not reach and numbers and place == copied and not lexicon.is_spaced:
+            reach = range(min(place + lexicon.longest, len(text)), place, -1)
+        meaning, number, end = _phrase(text, place, reach, lexicon)
+        if end == place:
+            place += 1
+            continue
+        between = text[copied:place]
+        if numbers and number and _continues(numbers, between.strip(" -\u00a0"), number, lexicon):
+            numbers += number
+        elif meaning and number and _ends_in_number(between, numbers):
+            flush()  # a number of units: Korean "일" is a day, and 1
+            pieces += [between, f" {meaning} "]
+        else:
+            flush()
+            pieces += [between, f" {meaning} , " if meaning and number else f" {meaning} "]
+            numbers += number
+        place = copied = end
+    flush()
+    return "".join([*pieces, text[copied:]])
+
+
+def _ends(text: str, lexicon: Lexicon) -> dict[int, Sequence[int]]:
+    """Return where phrases may begin in a text, each with where it may end, the longest first."""
+    spans = [match.span() for match in _TOKEN.finditer(text)]
+    if lexicon.is_spaced:
+        all_ends = [end for _, end in spans]
+        return {
+            start: all_ends[index : index + min(lexicon.longest, MAX_WORDS)][::-1]
+            for index, (start, _) in enumerate(spans)
+        }
+    starts = [start for start, _ in spans]
+    if lexicon.language not in ATTACHED:
+        starts += [match.start() for match in _UNSPACED_LETTER.finditer(text)]
+    reach = lexicon.longest + 3
+    return {start: range(min(start + reach, len(text)), start, -1) for start in starts}
+
+
+def _phrase(
+    text: str, start: int, ends: Sequence[int], lexicon: Lexicon
+) -> tuple[str, list[int], int]:
+    """Return the meaning of the longest phrase, the parts of its number, and where it ends.
+
+    A phrase may be both: French "sept" is 7, and September.
+    """
+    for end in ends:
+        phrase = text[start:end]
+        if phrase[-1].isspace():
+            continue
+        key = key_of(phrase, is_spaced=lexicon.is_spaced)
+        for form in _forms(key, lexicon):
+            meaning = lexicon.meanings.get(form, "")
+            number = [lexicon.numbers[form]] if form in lexicon.numbers else []
+            if meaning or number or form in lexicon.meanings:
+                return meaning, number, end
+        if lexicon.is_spaced and len(key) >= MIN_STEMMED:
+            stems = " ".join(map(lexicon.stem, key.split()))
+            if meaning := lexicon.stems.get(stems, "") or lexicon.meanings.get(stems, ""):
+                return meaning, [], end
+    parts = _parts(text[start : ends[-1]], lexicon) if lexicon.is_spaced and ends else []
+    return "", parts, ends[-1] if parts else start
+
+
+def _forms(key: str, lexicon: Lexicon) -> Sequence[str]:
+    """Return the phrase, in Hebrew and Arabic also without a letter that is a word before it."""
+    if lexicon.language in ("he", "ar") and len(key) > 3:
+        return (key, key[1:])
+    return (key,)
+
+
+def _parts(word: str, lexicon: Lexicon) -> list[int]:
+    """Return the numbers that a compound such as "zweitausendfünfhundert" is made of."""
+    if len(word) < 5 or len(word) > 60:
+        return []
+    best: list[list[int] | None] = [None] * len(word) + [[]]
+    for start in range(len(word) - 1, -1, -1):
+        for end in range(len(word), start + 1, -1):
+            rest, part = best[end], word[start:end]
+            if rest is None:
+                continue
+            if part in lexicon.numbers:
+                found = [lexicon.numbers[part], *rest]
+            elif part in lexicon.joints and start and rest:
+                found = rest
+            else:
+                continue
+            if best[start] is None or len(found) < len(best[start] or ()):
+                best[start] = found
+    return best[0] or []
+
+
+def _ends_in_number(between: str, numbers: Sequence[int]) -> bool:
+    return between[-1:].isdigit() or (bool(numbers) and not between.strip())
+
+
+def _continues(numbers: Sequence[int], between: str, more: Sequence[int], lexicon: Lexicon) -> bool:
+    """Return whether a number word continues a number: "two hundred", but not "two three"."""
+    last, first = numbers[-1], more[0]
+    if between and between not in lexicon.joints:
+        return False
+    if between and last < 10 and first in range(20, 100, 10):
+        return True  # Arabic and Danish say the units first
+    if _is_scale(first):
+        return True
+    return _is_scale(last) or last % 10 ** len(str(first)) == 0 < last
+
+
+def _is_scale(number: int) -> bool:
+    return number >= 100 and str(number).strip("0") == "1"
+
+
+def _value(numbers: Sequence[int]) -> int:
+    """Return the number that the words make up: each scale multiplies what is smaller before it."""
+    stack: list[int] = []
+    for number in numbers:
+        if _is_scale(number) or (number == 10 and stack and stack[-1] < 10 and len(stack) > 1):
+            factor = 0
+            while stack and stack[-1] < number:
+                factor += stack.pop()
+            stack.append(number * (factor or 1))
+        else:
+            stack.append(number)
+    return sum(stack)

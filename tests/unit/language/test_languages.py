@@ -1,0 +1,94 @@
+"""What entries in other languages than English say is read, and nothing else is."""
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.language.detection import languages_of
+from memory.language.lexicon import lexicon_of
+from memory.language.translation import in_english, restated
+from memory.project import RecordId
+from memory.project.values import Value
+from tests.unit.language.sentences import AT, LANGUAGES, sentences
+from workers.grounding.values_in_entries import Claim, Source, ungrounded
+
+
+def is_refused(text: str, value: Value) -> bool:
+    claim = Claim(RecordId("travel", "trips", "rome"), [1], {"value": value})
+    return any(one.blocking for one in ungrounded([claim], {1: Source(1, text, AT)}, "UTC"))
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_true_facts_are_grounded_and_false_ones_refused(code: str) -> None:
+    table = list(sentences(code))
+    refused = [(one.text, one.true) for one in table if is_refused(one.text, one.true)]
+    accepted = [(one.text, one.false) for one in table if not is_refused(one.text, one.false)]
+
+    assert len(table) > 25
+    assert (refused, accepted) == ([], [])
+
+
+def test_the_table_is_large() -> None:
+    assert len(LANGUAGES) > 20
+    assert sum(len(list(sentences(code))) for code in LANGUAGES) > 900
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_the_language_of_a_sentence_is_among_the_likely_ones(code: str) -> None:
+    expected = {code, "no"} if code == "da" else {code}
+    phrases = LANGUAGES[code].relative.split(" | ")
+    guesses = [set(languages_of(phrase)) for phrase in phrases]
+
+    assert sum(not guess & expected for guess in guesses) <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # A fact in the language of its message, with the date that is relative there
+        ("Ich fliege nächsten Freitag nach Rom.", "Flug nach Rom am 6. März 2026"),
+        ("Je pars demain pour Rome.", "Départ pour Rome le 5 mars 2026"),
+        ("来週の金曜日にローマへ行きます。", "2026年3月13日にローマへ"),
+        # Number words in a text
+        ("Das kostet zwölfhundert Euro.", "kostet 1.200 Euro"),
+        ("Стоит две тысячи пятьсот рублей.", "2500 рублей"),
+        ("我要三百块。", "300块"),
+        ("एक टिकट १२०० रुपये का है", 1200),
+        ("التذكرة ١٢٠٠ يورو", 1200),
+        # A fact in another language than its message
+        ("Mein Flug nach Rom geht am 5. Mai 2026 um 20 Uhr 30.", "Flight to Rome on May 5, 2026"),
+    ],
+)
+def test_texts_are_compared_across_languages(text: str, value: Value) -> None:
+    assert not is_refused(text, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Ich fliege nächsten Freitag nach Rom.", "Flug nach Rom am 7. März 2026"),
+        ("Das kostet zwölfhundert Euro.", "kostet 1.300 Euro"),
+        ("Termin am 2. Mai 2026", datetime.date(2026, 6, 2)),
+        ("Ich war drei Tage in Rom.", datetime.date(2026, 3, 1)),
+        ("مائة يورو", 1000),
+    ],
+)
+def test_other_values_are_refused(text: str, value: Value) -> None:
+    assert is_refused(text, value)
+
+
+def test_english_is_read_without_other_languages() -> None:
+    assert languages_of("I fly to Rome on the first Friday of next month.") == ("en",)
+    assert not list(in_english("I fly to Rome on the first Friday of next month."))
+    assert not list(in_english("12 / 24"))
+
+
+@given(
+    st.sampled_from([*LANGUAGES]), st.text(alphabet="日月前後三百 zweivorTage1.,:５ىىو") | st.text()
+)
+def test_no_text_is_too_odd(code: str, text: str) -> None:
+    if (lexicon := lexicon_of(code)) is not None:
+        restated(text, lexicon)
+    list(in_english(text))
