@@ -10,7 +10,6 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
 
 from memory.kernel import pauses
 from memory.kernel.models.users import MemoryUser
@@ -21,7 +20,6 @@ from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
-from memory.recall import queries
 from memory.versions import run_quota
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.conftest import finish_work
@@ -170,13 +168,6 @@ def test_a_series_has_a_bar_beside_each_number(
     )
 
 
-def test_a_long_list_is_shown_in_part_and_counted(ask: Ask) -> None:
-    page = ask("list(range(5000))")
-
-    assert len(table_of(page)) == 201
-    assert "5,000 rows, of which the first 200 are shown" in shown(page)
-
-
 def test_what_is_too_large_names_the_limit(ask: Ask) -> None:
     page = ask("list(range(1_000_000))")
 
@@ -249,49 +240,6 @@ def test_what_cannot_be_asked_is_refused_and_kept_in_the_field(
     assert says in html.unescape(text_of_any(answer))
     assert "\u202e" not in text_of_any(answer)
     assert not Run.objects.filter(kind=RunKind.QUERY).exists()
-
-
-def test_the_lines_of_a_browser_are_python_lines(ask: Ask) -> None:
-    ask("a = 1\r\na + 1")
-
-    assert Run.objects.get(kind=RunKind.QUERY).input["code"] == "a = 1\na + 1"
-
-
-def test_what_was_asked_of_the_past_is_asked_of_it_again(ask: Ask) -> None:
-    page = text_of(ask("(today, len(trips))", as_of="v1", at="2026-03-01"))
-
-    assert 'value="2026-03-01"' in page
-    assert re.search(r'<option value="v1" selected', page)
-
-
-def test_a_number_that_is_none_has_no_bar(ask: Ask) -> None:
-    page = ask("[Decimal('sNaN'), Decimal(1)]")
-    assert page.status_code == 200
-    assert "sNaN" in shown(page)
-
-
-def test_a_query_that_waits_is_looked_for_ever_later_and_not_for_ever(
-    admin_client: Client, trips: MemoryUser
-) -> None:
-    url = admin_client.post(console(trips), {"code": "len(trips)"}).headers["Location"]
-    waits = []
-    while match := re.search(r'content="(\d+);url=([^"]*)"', text_of(admin_client.get(url))):
-        waits.append(int(match[1]))
-        url = console(trips) + html.unescape(match[2])
-    assert waits == sorted(waits)
-    assert (waits[:3], waits[-1], len(waits)) == ([2, 4, 8], 60, 15)
-    assert "reload this page" in shown(admin_client.get(url))
-    assert admin_client.get(url.replace("look=15", "look=-1e9")).status_code == 200
-
-
-def test_a_query_that_is_not_done_is_looked_for_again(
-    admin_client: Client, trips: MemoryUser
-) -> None:
-    answer = admin_client.post(console(trips), {"code": "1"})
-
-    page = text_of(admin_client.get(answer.headers["Location"]))
-    assert '<meta http-equiv="refresh" content="2;url=?run=' in page
-    assert "queued" in page
 
 
 def test_of_a_paused_user_nothing_is_waited_for(admin_client: Client, trips: MemoryUser) -> None:
@@ -461,28 +409,7 @@ def test_what_staff_wrote_goes_with_what_they_may_have_read(
     assert Run.objects.get(kind=RunKind.QUERY).input == {"redacted": True}
 
 
-def test_the_console_stays_cheap(
-    ask: Ask,
-    admin_client: Client,
-    trips: MemoryUser,
-    django_assert_max_num_queries: DjangoAssertNumQueries,
-) -> None:
-    page = ask("trips")
-    with django_assert_max_num_queries(20):
-        admin_client.get(page.request["PATH_INFO"] + "?" + page.request["QUERY_STRING"])
-    with django_assert_max_num_queries(20):
-        admin_client.post(console(trips), {"code": "1"})
-
-
 # -- What can be named -------------------------------------------------------------------------
-
-
-def test_what_there_is_stands_beside(admin_client: Client, trips: MemoryUser) -> None:
-    words = shown(admin_client.get(console(trips)))
-
-    assert "trips : 3 Trip" in words
-    assert "on datetime.date" in words
-    assert 'placeholder="len(trips)"' in text_of(admin_client.get(console(trips)))
 
 
 # -- Running again -----------------------------------------------------------------------------
@@ -511,23 +438,6 @@ def test_a_query_runs_again_on_the_same_version_and_moment(
     work()
     again.refresh_from_db()
     assert (again.outcome, again.output) == (RunOutcome.OK, run.output | again.output)
-
-
-def test_what_runs_again_where_the_user_lives_now_answers_no_question_of_before(
-    ask: Ask, admin_client: Client, trips: MemoryUser, work: Callable[[], None]
-) -> None:
-    MemoryUser.objects.filter(pk=trips.pk).update(time_zone="UTC")
-    ask("today", at="2026-03-01T23:30:00+00:00")
-    first = Run.objects.filter(kind=RunKind.QUERY).latest("queued_at")
-    MemoryUser.objects.filter(pk=trips.pk).update(time_zone="Asia/Tokyo")
-
-    again = queries.run_again(first, staff="staff:eve")
-    work()
-
-    again.refresh_from_db()
-    first.refresh_from_db()
-    assert again.output["value"] != first.output["value"]
-    assert again.answer_key != first.answer_key
 
 
 def test_constraints_run_again_on_the_newest_version(
@@ -640,24 +550,6 @@ def test_the_page_of_a_run_shows_where_the_time_went(ask: Ask, admin_client: Cli
 
 
 # -- From a query to a constraint --------------------------------------------------------------
-
-
-def test_a_query_becomes_the_beginning_of_a_constraint(
-    ask: Ask, admin_client: Client, trips: MemoryUser
-) -> None:
-    page = ask("[t for t in trips if t.cost > 500]")
-
-    address = re.search(
-        r'href="([^"]+)">Turn this query into a workspace constraint', text_of(page)
-    )
-    assert address is not None
-    form = admin_client.get(html.unescape(address[1])).context["adminform"].form
-    source = form["source"].value()
-    compile(source, "constraint", "exec")
-    assert "class Trip(Record):\n    cost: float\n" in source
-    assert "def check(today: datetime.date, trips: Sequence[Trip])" in source
-    assert "    # [t for t in trips if t.cost > 500]" in source
-    assert str(form["workspace"].value()) == str(trips.workspace_id)
 
 
 def test_the_query_is_not_told_to_who_may_not_see_runs(

@@ -7,30 +7,7 @@ from django.contrib.auth.models import Permission, User
 from django.template import Context, Template
 from django.test import Client
 
-from tests.integration.admin.conftest import MODELS
-
 pytestmark = pytest.mark.django_db
-
-
-def test_the_lists_stand_in_the_order_of_daily_work(admin_client: Client) -> None:
-    sections = {
-        section["name"]: [model["object_name"] for model in section["models"]]
-        for section in admin_client.get("/admin/").context["app_list"]
-    }
-
-    assert list(sections) == [
-        *("People", "Projects", "Access", "Webhooks", "Language models", "Operation", "Machinery"),
-        "Staff",
-    ]
-    assert sections["People"][0] == "Alert"
-    ours = [name for title, names in sections.items() if title != "Staff" for name in names]
-    assert sorted(ours) == sorted(model.__name__ for model in MODELS)
-
-
-def test_the_page_of_the_app_lists_everything(admin_client: Client) -> None:
-    [app] = admin_client.get("/admin/memory/").context["app_list"]
-
-    assert {model["object_name"] for model in app["models"]} == {model.__name__ for model in MODELS}
 
 
 def test_who_may_see_one_list_sees_one_section(client: Client) -> None:

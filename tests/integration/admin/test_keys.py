@@ -56,13 +56,6 @@ def test_a_new_key_is_shown_once_and_only_its_digest_kept(
         assert secret not in admin_client.get(address).content.decode()
 
 
-def test_both_parts_of_a_moment_have_names(admin_client: Client) -> None:
-    page = admin_client.get(add_url(ApiKey)).content.decode()
-
-    inputs = re.findall(r'<input[^>]* name="expires_at_[01]"[^>]*>', page)
-    assert [re.findall('aria-label="(.*?)"', one) for one in inputs] == [["Date"], ["Time"]]
-
-
 def test_a_new_key_may_do_what_was_ticked(admin_client: Client, workspace: Workspace) -> None:
     make_key(admin_client, workspace, scopes=["read"])
 

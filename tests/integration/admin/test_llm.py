@@ -14,7 +14,6 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory.kernel import encryption
-from memory.kernel.admin import paging
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import environment
@@ -135,40 +134,6 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
     assert "Calls: 1 Tokens in: 0" in totals(outcome__exact="timeout")
     assert "Calls: 1 Tokens in: 400" in totals(purpose__exact="structure")
     assert "No rows match." in totals(outcome__exact="wrong_key")
-
-
-def test_more_calls_than_are_soon_added_up_are_left_to_the_ledger(
-    admin_client: Client, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paging, "MAX_ROWS", 1)
-    call(workspace)
-    call(workspace)
-
-    assert "see model spending" in shown(admin_client.get(list_url(LlmCall)))
-
-
-def test_the_calls_of_one_piece_of_work_are_found_together(
-    admin_client: Client, workspace: Workspace
-) -> None:
-    made, _ = call(workspace), call(workspace)
-
-    response = admin_client.get(list_url(LlmCall), {"q": str(made.work)})
-
-    assert [found.pk for found in response.context["cl"].result_list] == [made.pk]
-    assert f"?q={made.work}" in text_of(admin_client.get(page_url(made)))
-
-
-def test_a_call_whose_worker_is_gone_is_shown_as_interrupted(
-    admin_client: Client, workspace: Workspace
-) -> None:
-    made = call(workspace, None)
-    assert "under way" in shown(admin_client.get(page_url(made)))
-
-    LlmCall.objects.update(expires_at=timezone.now())
-
-    for address in (page_url(made), list_url(LlmCall)):
-        assert "interrupted: the worker exited" in shown(admin_client.get(address))
-    assert "Tokens in: unknown" in shown(admin_client.get(page_url(made)))
 
 
 def test_prompt_and_answer_are_for_those_who_may_read_them(
@@ -462,15 +427,6 @@ def test_a_users_page_says_how_it_stands_with_the_model(
     )
     lane.update(lease_expires_at=datetime.datetime(2126, 3, 1, tzinfo=datetime.UTC))
     assert told() == "working 1 entry waiting"
-
-
-def test_a_persons_calls_are_found(admin_client: Client, rows: Rows, populate: Populate) -> None:
-    populate("Another", "bob")
-
-    response = admin_client.get(list_url(LlmCall), {"q": "bob"})
-
-    [found] = response.context["cl"].result_list
-    assert found.user == MemoryUser.objects.get(user_id="bob")
 
 
 # -- Its track record --------------------------------------------------------------------------

@@ -77,13 +77,6 @@ def test_what_is_stuck_is_shown_in_words(admin_client: Client, lane: Lane, run: 
     assert "on request only" in page
 
 
-def test_one_kind_can_be_looked_at(admin_client: Client, lane: Lane, run: Run) -> None:
-    page = admin_client.get(url(), {"kind": "records"}).content.decode()
-
-    assert f"records:{lane.pk}" in page
-    assert f"runs:{run.pk}" not in page
-
-
 def test_one_piece_is_tried_again_and_it_is_noted_who_wanted_it(
     admin_client: Client, lane: Lane, run: Run
 ) -> None:
@@ -137,13 +130,6 @@ def test_nonsense_changes_nothing(admin_client: Client, lane: Lane, run: Run, ch
     run.refresh_from_db()
     assert lane.run_after == before
     assert run.status == RunStatus.DONE
-
-
-def test_an_unknown_action_and_no_choice_are_told(admin_client: Client, lane: Lane) -> None:
-    assert act(admin_client, "delete", f"records:{lane.pk}") == [
-        "Choose an action: retry or dismiss."
-    ]
-    assert act(admin_client, "try_again") == ["Nothing was done: select some work."]
 
 
 def test_who_may_not_see_alarms_does_not_see_it(staff: Callable[..., Client]) -> None:

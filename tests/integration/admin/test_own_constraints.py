@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
-from pytest_django import DjangoAssertNumQueries
 
 from memory.alerts.models.alerts import Alert
-from memory.kernel import pauses
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff.models import StaffAudit
 from memory.log import entry_log
@@ -193,31 +191,6 @@ def test_nobody_writes_over_what_came_meanwhile(
     assert "600" in read_file(trips.head, "constraints/dear.py")
 
 
-def test_of_two_that_wait_at_once_the_second_changes_nothing(
-    admin_client: Client, trips: MemoryUser, work: Callable[[], None]
-) -> None:
-    first = admin_client.post(address(trips), DEAR)
-    second = admin_client.post(address(trips), {**DEAR, "source": SOURCE.replace("Trips", "All")})
-    work()
-
-    assert "accepted" in shown(admin_client.get(first["Location"]))
-    refused_page = shown(admin_client.get(second["Location"]))
-    assert "has changed since you opened it" in refused_page
-    trips.refresh_from_db()
-    assert trips.head is not None
-    assert read_file(trips.head, "constraints/dear.py") == SOURCE
-
-
-def test_it_waits_while_the_user_is_paused(admin_client: Client, trips: MemoryUser) -> None:
-    pauses.pause(trips, by="staff:eve", reason="looked at")
-    answer = admin_client.post(address(trips), DEAR)
-
-    page = admin_client.get(answer["Location"])
-
-    assert "the gate will judge the constraint when work is resumed" in shown(page)
-    assert 'http-equiv="refresh"' not in text_of(page)
-
-
 def test_while_something_is_redacted_nothing_is_told_or_written(
     admin_client: Client, trips: MemoryUser
 ) -> None:
@@ -331,15 +304,3 @@ def test_one_that_fails_says_so_on_its_page_and_in_the_list(
     assert "This constraint fails: constraints/dear.py failed at line" in page
     assert "dear (fails)" in page
     assert "dear (fails)" in shown(admin_client.get(address(trips)))
-
-
-def test_the_page_costs_few_statements(
-    write: Write,
-    trips: MemoryUser,
-    admin_client: Client,
-    django_assert_max_num_queries: DjangoAssertNumQueries,
-) -> None:
-    write()
-
-    with django_assert_max_num_queries(20):
-        assert admin_client.get(address(trips, name="dear")).status_code == 200

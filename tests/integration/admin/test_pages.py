@@ -2,7 +2,6 @@
 
 import html
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from memory import models
 from memory.alerts.models.alerts import AlertState, Severity
 from memory.kernel.users import create_user
 from memory.log.models.entries import EntryKind
-from memory.versions.admin.project import project_url
 from memory.versions.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import (
@@ -452,59 +450,6 @@ def test_alerts_come_live_before_resolved_and_grave_before_slight(
         "acknowledged critical",
         "resolved critical",
     ]
-
-
-def test_what_is_long_is_cut_and_says_so(admin_client: Client, rows: Rows) -> None:
-    from memory.log import entry_log
-
-    [entry] = entry_log.append(
-        rows[models.MemoryUser],
-        [entry_log.Draft(kind=EntryKind.MESSAGE, content="a" * 100_250)],
-        source="test",
-    )
-
-    page = text_of(admin_client.get(page_url(entry)))
-
-    assert "… 250 more characters" in page
-    assert len(page) < 130_000
-
-
-@pytest.mark.parametrize("page", ["console", "timeline", "constraint", "project"])
-def test_pages_about_a_user_say_alike_where_they_are(
-    admin_client: Client, rows: Rows, page: str
-) -> None:
-    user = rows[models.MemoryUser]
-    address = (
-        project_url(rows[models.Checkpoint].pk)
-        if page == "project"
-        else reverse(f"admin:memory_memoryuser_{page}", args=[user.pk])
-    )
-
-    response = admin_client.get(address)
-
-    crumbs = text_of(response).split('<div class="breadcrumbs">')[1].split("</div>")[0]
-    assert re.findall(r'href="([^"]+)"', crumbs)[:3] == [
-        reverse("admin:index"),
-        list_url(models.MemoryUser),
-        page_url(user),
-    ]
-    assert shown(response).count(f"Home › Users › {user.user_id} ›") == 1
-
-
-def test_an_entry_says_how_it_came(
-    admin_client: Client, staff: Callable[..., Client], rows: Rows
-) -> None:
-    entry, key = rows[models.LogEntry], rows[models.ApiKey]
-    told = f"Origin: through the API key Aspirin (uac_{key.prefix}_…)"
-
-    response = admin_client.get(page_url(entry))
-    assert told in shown(response)
-    assert page_url(key) in links_in(text_of(response))
-    assert text_of(response).index("field-written_by") < text_of(response).index("field-role")
-
-    without = staff("view_logentry", "view_content").get(page_url(entry))
-    assert f"Origin: through the API key (uac_{key.prefix}_…)" in shown(without)
-    assert page_url(key) not in links_in(text_of(without))
 
 
 @pytest.mark.parametrize(

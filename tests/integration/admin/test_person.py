@@ -12,9 +12,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
 
-from memory.alerts.models.alerts import Alert, AlertFeedback, PausedConstraint, Severity
+from memory.alerts.models.alerts import Alert, AlertFeedback, PausedConstraint
 from memory.constraints.admin.own_constraints import own_constraint_url
 from memory.constraints.models.backtests import Backtest, BacktestState
 from memory.constraints.models.forecasts import Forecast
@@ -116,14 +115,6 @@ def test_the_newest_of_the_time_line_is_on_the_page(admin_client: Client, rows: 
     assert "All earlier events" in page
 
 
-def test_a_new_user_reads_well(admin_client: Client, user: MemoryUser) -> None:
-    words = shown(admin_client.get(page_url(user)))
-
-    for told in ("The log is empty.", "Nothing has happened yet.", "There is no forecast"):
-        assert told in words
-    assert "as of a version" not in words
-
-
 def test_who_may_see_users_alone_is_told_nothing_else(
     staff: Callable[..., Client], rows: Rows
 ) -> None:
@@ -134,13 +125,6 @@ def test_who_may_see_users_alone_is_told_nothing_else(
     assert found["progress"] is None
     assert found["calendar"] is None
     assert (list(found["versions"]), list(found["moments"])) == ([], [])
-
-
-def test_the_page_is_cheap(
-    admin_client: Client, rows: Rows, django_assert_max_num_queries: DjangoAssertNumQueries
-) -> None:
-    with django_assert_max_num_queries(20):
-        admin_client.get(page_url(rows[MemoryUser]))
 
 
 # -- As of -----------------------------------------------------------------------------------------
@@ -192,28 +176,6 @@ def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: 
         )
     ]
     assert places == sorted(places)
-
-
-def test_of_many_live_alerts_the_first_are_shown_and_the_others_linked(
-    admin_client: Client, rows: Rows
-) -> None:
-    user, alert = rows[MemoryUser], rows[Alert]
-    for number in range(11):
-        alert.pk, alert._state.adding = None, True
-        alert.id = Alert._meta.pk.default()
-        alert.fingerprint = str(number)
-        alert.severity = Severity.INFO
-        alert.save()
-
-    found = panel(admin_client, user)["alerts"]
-
-    assert len(found["shown"]) == 10
-    assert "critical" in found["shown"][0]
-    assert len(rows_at(admin_client, found["list_url"])) == 12
-
-
-def test_without_an_alert_the_page_says_so(admin_client: Client, user: MemoryUser) -> None:
-    assert "Live alerts There are no live alerts." in shown(admin_client.get(page_url(user)))
 
 
 def test_who_may_see_users_alone_is_led_nowhere_else(
@@ -373,35 +335,6 @@ def test_what_is_foreseen_is_told_in_the_words_of_the_alert(
     assert "It expires" not in text_of(masked)
 
 
-@time_machine.travel(NOON, tick=False)
-def test_a_moment_falls_on_the_day_where_the_user_lives(
-    admin_client: Client, user: MemoryUser
-) -> None:
-    forecast(user, ("2026-12-01T23:30:00+00:00", "opens", "info"))  # in Berlin it is the second
-
-    assert list(marked(admin_client, user)) == ["2026-12-02"]
-
-
-@time_machine.travel(NOON, tick=False)
-def test_a_calm_time_says_so(admin_client: Client, user: MemoryUser) -> None:
-    forecast(user)
-
-    words = shown(admin_client.get(page_url(user)))
-
-    assert "No alert opens, changes or resolves in these months." in words
-
-
-@time_machine.travel(NOON, tick=False)
-def test_a_day_full_of_events_is_cut(admin_client: Client, user: MemoryUser) -> None:
-    forecast(user, *[("2026-12-01", "opens", "info")] * 30)
-
-    calendar = panel(admin_client, user)["calendar"]
-    [day] = [day for month in calendar.months for day in month.days]
-
-    assert len(list(day.listed)) == 21
-    assert list(day.listed)[-1] == "10 more events"
-
-
 # -- What goes on ----------------------------------------------------------------------------------
 
 
@@ -486,13 +419,6 @@ def test_the_answer_is_plain_text_without_content_and_is_not_kept(
     assert "no-store" in response["Cache-Control"]
     assert "secret" not in text_of(response)
     assert response.json()["working"] is True
-
-
-def test_what_goes_on_costs_little(
-    admin_client: Client, rows: Rows, django_assert_max_num_queries: DjangoAssertNumQueries
-) -> None:
-    with django_assert_max_num_queries(10):
-        admin_client.get(url("progress", rows[MemoryUser]))
 
 
 def test_without_a_script_it_is_a_text(admin_client: Client, idle: MemoryUser) -> None:

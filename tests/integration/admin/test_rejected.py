@@ -13,7 +13,7 @@ from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff import access, audit
 from memory.kernel.staff.models import StaffAccess
 from memory.log.models.entries import EntryOutcome, LogEntry
-from tests.factories import make_run, reject
+from tests.factories import reject
 from tests.integration.admin.conftest import links_in, list_url, page_url, shown, text_of
 
 pytestmark = pytest.mark.django_db
@@ -49,20 +49,6 @@ def test_the_page_of_the_event_names_user_entries_and_reasons(
     assert "2 more" in words
 
 
-@pytest.mark.parametrize(
-    "query", ["", "?kind__exact=rejected", "?q=ada", "?workspace__id__exact={workspace}"]
-)
-def test_the_list_of_events_leads_to_the_rejected_entries(
-    admin_client: Client, user: MemoryUser, event: AlertEvent, query: str
-) -> None:
-    address = list_url(AlertEvent) + query.format(workspace=user.workspace_id)
-
-    page = text_of(admin_client.get(address))
-
-    assert f'href="{page_url(event)}' in page  # with the filters, to come back to
-    assert rejected_of(user) in links_in(page)
-
-
 def test_a_message_leads_to_the_rejected_entries(
     admin_client: Client, user: MemoryUser, event: AlertEvent
 ) -> None:
@@ -72,17 +58,6 @@ def test_a_message_leads_to_the_rejected_entries(
         assert rejected_of(user) in links_in(text_of(admin_client.get(address)))
     attempts = text_of(admin_client.get(f"{list_url(DeliveryAttempt)}?q=ada"))
     assert f'href="{page_url(DeliveryAttempt.objects.get())}' in attempts
-
-
-def test_a_run_leads_to_what_it_rejected(
-    admin_client: Client, user: MemoryUser, event: AlertEvent
-) -> None:
-    user.refresh_from_db()
-    assert user.head is not None
-    run = make_run(user.head)
-    AlertEvent.objects.update(run=run)
-
-    assert rejected_of(user) in links_in(text_of(admin_client.get(page_url(run))))
 
 
 def test_an_endpoint_may_be_for_rejected_entries_alone(

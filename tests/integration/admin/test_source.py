@@ -23,19 +23,6 @@ def coloured(text: str) -> list[tuple[str, str]]:
     return [(kind, html.unescape(words)) for kind, words in found]
 
 
-def test_each_kind_of_token_has_its_colour() -> None:
-    assert coloured('@total\ndef check(x):\n    return len(f"a{x}") + 1.5  # why') == [
-        ("d", "@total"),
-        ("k", "def"),
-        ("d", "check"),
-        ("k", "return"),
-        ("b", "len"),
-        ("s", 'f"a{x}"'),
-        ("n", "1.5"),
-        ("c", "# why"),
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -115,27 +102,6 @@ def test_the_statement_is_found_that_says_what_an_alert_says(
     found = source.statements_that_say(CHECK, severity, message)
 
     assert [list(place) for place in found] == lines
-
-
-def test_of_a_loop_over_alerts_the_call_is_found() -> None:
-    text = 'def check(today):\n    for one in [\n        info("x")\n    ]:\n        yield one\n'
-
-    assert source.statements_that_say(text, "info", "x") == [range(3, 4)]
-
-
-def test_an_excerpt_shows_the_lines_around_the_marked_ones() -> None:
-    text = "\n".join(f"line{number}" for number in range(1, 41))
-
-    shown = source.block(text, marked=[10, 11, 30], around=1)
-
-    assert words_of(shown).split() == [
-        *("⋮", "line9", "line10", "line11", "line12"),
-        *("⋮", "line29", "line30", "line31", "⋮"),
-    ]
-    assert re.findall(r'data-number="(\d+)"', shown) == ["9", "10", "11", "12", "29", "30", "31"]
-    assert [words_of(one) for one in re.findall("<mark>(.*?)</mark>", shown)] == [
-        *("line10", "line11", "line30"),
-    ]
 
 
 def test_no_line_is_found_in_what_is_no_python() -> None:

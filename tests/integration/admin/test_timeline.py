@@ -13,15 +13,14 @@ from django.db.models import QuerySet
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
 
-from memory.alerts.models.alerts import Alert, AlertEvent
+from memory.alerts.models.alerts import Alert
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.log.models.entries import LogEntry
 from memory.users import timeline
-from memory.users.timeline import KINDS, BadPlace, TimelineEvent, TimelinePage
+from memory.users.timeline import KINDS, BadPlace, TimelinePage
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint
@@ -123,13 +122,6 @@ def test_what_comes_meanwhile_moves_no_page(busy: MemoryUser) -> None:
     assert names(timeline.page(busy, everything(), before=first.older, limit=10)) == before
 
 
-def test_a_place_is_read_as_it_was_written(busy: MemoryUser) -> None:
-    def written(moment: TimelineEvent) -> bool:
-        return timeline.place_of(str(moment.place)) == moment.place
-
-    assert all(map(written, timeline.page(busy, everything()).moments))
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -196,31 +188,6 @@ def test_kinds_are_chosen_by_checkboxes(
     assert {kind.name for kind, is_chosen in response.context["kinds"] if is_chosen} == kinds
 
 
-def test_the_next_page_keeps_the_chosen_kinds(admin_client: Client, busy: MemoryUser) -> None:
-    first = admin_client.get(f"{line_url(busy)}?kind=runs&kind=versions")
-    assert len(first.context["moments"]) == 50
-
-    second = admin_client.get(line_url(busy) + first.context["older"])
-
-    assert len(second.context["moments"]) == 10
-    assert second.context["older"] == ""
-    assert {one.name for one in second.context["moments"]} == {"runs", "versions"}
-    back = admin_client.get(line_url(busy) + second.context["newer"])
-    assert [one.what for one in back.context["moments"]] == [
-        one.what for one in first.context["moments"]
-    ]
-
-
-def test_a_day_is_jumped_to(admin_client: Client, user: MemoryUser) -> None:
-    for day in range(3):
-        version_at(user, day + 1, START + datetime.timedelta(days=day))
-
-    response = admin_client.get(f"{line_url(user)}?date=2026-03-02")
-
-    assert [one.at.day for one in response.context["moments"]] == [2, 1]
-    assert "Newer" in text_of(response)
-
-
 @pytest.mark.parametrize("query", ["before=x", "after=1,2,3", "date=yesterday", "date=2026-02-31"])
 def test_a_wrong_address_leads_to_the_newest(admin_client: Client, rows: Rows, query: str) -> None:
     address = line_url(rows[MemoryUser])
@@ -273,11 +240,3 @@ def test_what_people_wrote_is_inert_in_the_line(admin_client: Client, populate: 
         assert "<script>alert" not in page
         assert "<img src=x" not in page
         assert "\u202e" not in page
-
-
-def test_a_long_line_is_cheap(
-    admin_client: Client, busy: MemoryUser, django_assert_max_num_queries: DjangoAssertNumQueries
-) -> None:
-    assert AlertEvent.objects.count() == 0
-    with django_assert_max_num_queries(12):
-        admin_client.get(line_url(busy))
