@@ -107,7 +107,7 @@ def echoes(call: Call) -> None:
 
 
 @pytest.mark.timeout(900)  # a whole life, on a machine that may be busy
-def test_nothing_is_left_of_a_person(
+def test_erasure_leaves_nothing_of_a_person(
     system: System, client: Client, llm: LlmServer, tmp_path: Path
 ) -> None:
     with receiver(echoes) as hook:

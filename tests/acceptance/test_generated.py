@@ -12,7 +12,7 @@ MAY_CHANGE = {
 }  # ids and times of the examples
 
 
-def test_what_is_generated_is_up_to_date_and_nothing_else_is_written(tmp_path: Path) -> None:
+def test_generated_files_are_up_to_date_and_no_others_are_written(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     files = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True

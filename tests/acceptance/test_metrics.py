@@ -50,7 +50,7 @@ def at_rest(port: int) -> Metrics:
     return polled(lambda: Metrics(port), rests)
 
 
-def test_they_move_with_the_work(person: Person, metrics_port: int) -> None:
+def test_metrics_move_with_the_work(person: Person, metrics_port: int) -> None:
     before = at_rest(metrics_port)
     person.log(record("Trip", "a", domain="travel", to="Rome"))
     for number in range(3):  # the same would be answered without a sandbox
@@ -117,7 +117,7 @@ def test_the_web_process_counts_requests_by_route(person: Person, metrics_port: 
     assert person.user_id not in str(named)
 
 
-def test_what_the_document_names_is_there_and_nothing_else_nor_a_persons_name(
+def test_metrics_are_those_of_the_document_and_name_no_person(
     person: Person, metrics_port: int
 ) -> None:
     person.log(record("Trip", "a", domain="travel", to="Rome"))

@@ -161,7 +161,7 @@ def test_web_ends_while_requests_wait_and_what_it_acknowledged_is_there(
     assert len(acknowledged) == len(set(acknowledged))
 
 
-def test_who_is_alive_tells_that_nothing_is_dispatched_and_that_it_is_over(
+def test_silent_dispatcher_raises_an_alarm_that_is_cleared(
     system: System, mails: MailServer, port: int
 ) -> None:
     def subjects() -> list[str]:

@@ -44,7 +44,7 @@ def test_every_page_is_in_the_index() -> None:
         assert page.name == "README.md" or f"({page.name})" in index, page.name
 
 
-def test_what_to_do_about_each_alarm_is_in_the_runbook() -> None:
+def test_runbook_says_what_to_do_about_each_alarm() -> None:
     rules = (ROOT / "docs" / "alarms.rules.yml").read_text()
     theirs = re.findall(r"- alert: (\w+)", rules)
     source = (ROOT / "memory" / "operations" / "alarms.py").read_text()

@@ -81,9 +81,7 @@ def test_a_question_is_one_trace_from_the_caller_to_the_sandbox(
     assert not any(span.failed for span in seen.values())
 
 
-def test_what_fails_is_marked_with_its_type_and_tells_nothing(
-    person: Person, collector: Receiver
-) -> None:
+def test_failed_span_has_the_error_type_and_no_content(person: Person, collector: Receiver) -> None:
     trace = TRACE[::-1]
     person.log(record("Trip", "a", domain="travel", to="Rome"))
 

@@ -54,7 +54,7 @@ print("one\\n\\ntwo, and more")
 """
 
 
-def test_what_differs_from_what_is_shown_or_cannot_be_pasted_is_noticed() -> None:
+def test_step_that_differs_or_cannot_be_pasted_is_noticed() -> None:
     steps = pasted(PASTED, {})
 
     assert [(step.source, step.as_shown) for step in steps] == [

@@ -119,7 +119,7 @@ def test_two_web_processes_are_one_server(
     assert here.get()["entries"]["total"] == before + 1
 
 
-def test_who_reads_nothing_of_what_was_asked_for_keeps_few_threads(system: System) -> None:
+def test_clients_that_read_no_answer_hold_few_threads(system: System) -> None:
     # Given a person of whom megabytes are kept, which no buffer on the way holds
     slow = new_client(system, "slow", *EVERYTHING)
     quick = new_client(system, "quick")

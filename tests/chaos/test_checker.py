@@ -55,9 +55,7 @@ def violations(database: Database, journal: Journal) -> str:
     return "\n".join(Checker(database, journal).violations())
 
 
-def test_of_a_system_that_nobody_broke_nothing_is_said(
-    system: Deployment, database: Database
-) -> None:
+def test_healthy_system_has_no_violation(system: Deployment, database: Database) -> None:
     assert violations(database, system.journal) == ""
 
 
@@ -127,7 +125,7 @@ SABOTAGE = {
 
 
 @pytest.mark.parametrize(("named", "sabotage"), SABOTAGE.items())
-def test_what_is_done_to_the_database_is_named(
+def test_sabotage_of_the_database_is_named(
     system: Deployment, database: Database, sabotage: str, named: str
 ) -> None:
     assert database.execute(sabotage).rowcount > 0
@@ -135,7 +133,7 @@ def test_what_is_done_to_the_database_is_named(
     assert named in violations(database, system.journal)
 
 
-def test_what_the_model_made_of_an_entry_was_sent_by_nobody_also_when_it_is_redacted(
+def test_derived_entry_counts_as_sent_by_nobody_even_if_redacted(
     system: Deployment, database: Database
 ) -> None:
     fact = database.execute(
@@ -209,7 +207,7 @@ CONTRADICTIONS = {
 
 
 @pytest.mark.parametrize(("named", "sabotage"), CONTRADICTIONS.items())
-def test_what_the_outside_world_knows_otherwise_is_named(
+def test_difference_from_the_journal_is_named(
     system: Deployment, database: Database, sabotage: Callable[[Journal], None], named: str
 ) -> None:
     journal = _copied(system.journal)

@@ -12,7 +12,7 @@ from tests.docker_engine import skip_or_fail
 
 @pytest.mark.docker
 @pytest.mark.timeout(600)
-def test_nothing_is_lost_by_a_system_that_is_broken_for_a_moment() -> None:
+def test_briefly_broken_system_loses_nothing() -> None:
     skip_or_fail(lacking(containers=True))
     # It must not use the services of the other tests.
     ours = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "STATIC_ROOT", "UAC_ENVIRONMENT")

@@ -69,7 +69,7 @@ def test_a_question_in_words_reaches_the_model_with_the_key_of_the_secret(
     assert llm.requests[-1].headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_what_is_said_becomes_a_fact_and_a_record(person: Person) -> None:
+def test_message_becomes_a_fact_and_a_record(person: Person) -> None:
     said = message("Ada visits Rome")
 
     person.log({**said, "metadata": {"urgent": True}})
@@ -165,7 +165,7 @@ def test_agents_are_answered_at_the_same_address(deployment: Deployment, person:
     assert body["result"]["structuredContent"]["value"] == 42, body
 
 
-def test_who_says_that_it_came_by_tls_and_did_not_is_not_believed(deployment: Deployment) -> None:
+def test_forged_claim_of_tls_is_not_believed(deployment: Deployment) -> None:
     """Only the balancer may report TLS; nobody else reaches web and mcp from outside."""
     for name in SERVICES:
         for container in deployment.containers(name):

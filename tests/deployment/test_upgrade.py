@@ -130,7 +130,7 @@ def test_a_release_that_is_broken_leaves_the_old_one_at_work(
     assert broken not in (deployment.folder / ".env").read_text()
 
 
-def test_what_was_sent_all_the_time_is_whole(deployment: Deployment) -> None:
+def test_entries_sent_during_the_upgrades_are_complete(deployment: Deployment) -> None:
     assert deployment.manage("verify").splitlines()[-1].endswith(" 0 problems")
 
 

@@ -61,7 +61,7 @@ def test_littles_law() -> None:
     assert float(waiting.mean()) == pytest.approx(per_second * float(waits.mean()), rel=0.05)
 
 
-def test_nobody_is_overtaken_and_no_server_does_two_things_at_once() -> None:
+def test_queue_is_served_in_order_by_one_server_each() -> None:
     waits = fifo(np.array([0.0, 1, 1, 2]), np.array([10.0, 1, 5, 1]), 2)
 
     assert waits.tolist() == [0, 0, 1, 5]

@@ -57,12 +57,12 @@ def test_a_constraint_that_may_be_critical_names_it(source: str, expected: bool)
     assert may_be_critical(source) is expected
 
 
-def test_it_reads_the_collections_that_it_imports() -> None:
+def test_constraint_reads_the_collections_that_it_imports() -> None:
     assert collections_read(SOURCE) == {("travel", "trips")}
 
 
 @pytest.mark.parametrize("source", ["def (", "a = '\x00'", "", "(" * 5000])
-def test_what_is_no_python_reads_nothing(source: str) -> None:
+def test_text_that_is_no_python_reads_nothing(source: str) -> None:
     assert collections_read(source) == set()
 
 
@@ -75,7 +75,7 @@ def test_what_is_no_python_reads_nothing(source: str) -> None:
         (HOTEL, "cost", True),  # a part of what it reads, maybe
     ],
 )
-def test_it_reads_a_field_of_records_that_it_imports(
+def test_constraint_reads_a_field_of_imported_records(
     class_: Class, field: str, expected: bool
 ) -> None:
     assert reads_field(reads_of(SOURCE), TRAVEL, class_, field) is expected

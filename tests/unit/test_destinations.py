@@ -66,7 +66,7 @@ def test_a_url_is_taken_apart(url: str, host: str, port: int, target: str, autho
         ("https://a.example/" + "x" * 2000, "2000 characters"),
     ],
 )
-def test_what_is_no_public_https_url_is_refused_with_the_reason(url: str, reason: str) -> None:
+def test_url_that_is_not_public_https_is_refused_with_the_reason(url: str, reason: str) -> None:
     with pytest.raises(AddressRefused, match=reason):
         destinations.parse(url)
 
@@ -162,7 +162,7 @@ def test_every_way_to_write_an_inner_address_leads_nowhere(url: str) -> None:
         destinations.addresses(destinations.parse(url), 5)
 
 
-def test_one_inner_address_among_public_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_with_one_inner_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = [ipaddress.ip_address(text) for text in ("8.8.8.8", "10.0.0.1")]
     monkeypatch.setattr(destinations, "look_up", lambda *arguments: mixed)
 

@@ -99,7 +99,7 @@ def test_a_number_out_of_range_is_named_with_the_fix(setting: environment.Settin
         ),
     ],
 )
-def test_what_is_wrong_is_told_once(values: dict[str, float], told: str) -> None:
+def test_invalid_setting_is_reported_once(values: dict[str, float], told: str) -> None:
     with override_settings(**values):
         assert list(validate_server_settings().values()) == [told]
 
@@ -140,7 +140,7 @@ def test_zero_is_allowed_where_it_has_a_meaning() -> None:
         ),
     ],
 )
-def test_of_two_overrides_that_contradict_each_other_one_is_named(
+def test_contradiction_of_two_overrides_names_one(
     overrides: dict[str, float | None], told: dict[str, str]
 ) -> None:
     assert validate_overrides(environment.STRUCTURING, overrides) == told

@@ -39,7 +39,7 @@ def test_every_limit_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_not_chosen_is_the_servers(name: str) -> None:
+def test_unset_limit_is_the_servers(name: str) -> None:
     holds = asdict(effective({**dict.fromkeys(OTHERS), name: OTHERS[name]}))
 
     assert holds == {**asdict(effective({})), name: OTHERS[name]}
@@ -56,7 +56,9 @@ def test_what_is_not_chosen_is_the_servers(name: str) -> None:
         ({"memory_mib": 512, "tmpfs_mib": 64}, "process_memory_mib", 208),
     ],
 )
-def test_what_nobody_chose_gives_way(chosen: dict[str, float], name: str, holds: float) -> None:
+def test_default_limit_gives_way_to_a_chosen_one(
+    chosen: dict[str, float], name: str, holds: float
+) -> None:
     assert asdict(effective(chosen))[name] == holds
     assert validate_overrides(chosen) == {}
 
@@ -88,7 +90,7 @@ def test_what_nobody_chose_gives_way(chosen: dict[str, float], name: str, holds:
         ({"tmpfs_mib": 1000}, "tmpfs_mib", "UAC_SANDBOX_TMPFS_MIB_MOST"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_given_is_refused_with_the_field_and_the_fix(
+def test_invalid_limit_is_refused_with_the_field_and_the_fix(
     chosen: dict[str, float], name: str, told: str
 ) -> None:
     with pytest.raises(ValidationError) as raised:

@@ -83,7 +83,7 @@ def test_an_alert_says_something_of_every_group() -> None:
     assert not satisfies("The passport expires.", rubric)
 
 
-def test_of_a_limited_conversation_only_that_is_asked_which_was_told() -> None:
+def test_limited_conversation_is_asked_about_told_facts_alone() -> None:
     turn = {"speaker": "Ada", "dia_id": "D1:1", "text": "Look!", "blip_caption": "a red kite"}
     talk = {
         f"session_{number}{suffix}": value

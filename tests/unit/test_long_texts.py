@@ -92,11 +92,11 @@ USES: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("use", USES)
-def test_it_is_read_in_linear_time(use: str, text: str) -> None:
+def test_text_is_read_in_linear_time(use: str, text: str) -> None:
     assert_linear(USES[use], TEXTS[text])
 
 
-def test_what_is_not_linear_is_found() -> None:
+def test_quadratic_function_is_found() -> None:
     with pytest.raises(AssertionError):
         assert_linear(lambda text: [list(text) for _ in text[::20]], TEXTS["words"])
 

@@ -208,7 +208,7 @@ def test_all_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize("name", USES)
-def test_it_is_linear(name: str) -> None:
+def test_pattern_takes_linear_time(name: str) -> None:
     assert grows_faster(USES[name]) == ""
 
 
@@ -220,5 +220,5 @@ def test_it_is_linear(name: str) -> None:
         r"'(?:\\.|[^'\\\n])*'",
     ],
 )
-def test_one_that_is_not_is_found(pattern: str) -> None:
+def test_quadratic_pattern_is_found(pattern: str) -> None:
     assert grows_faster(Use(re.compile(pattern), at_beginning=False))

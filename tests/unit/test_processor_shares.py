@@ -96,7 +96,7 @@ def test_the_only_active_workspace_uses_what_it_likes(
     assert clock.slept == []
 
 
-def test_what_was_used_long_ago_is_forgotten(shares: ProcessorShares, clock: Clock) -> None:
+def test_use_of_long_ago_is_forgotten(shares: ProcessorShares, clock: Clock) -> None:
     for number in range(100):
         shares.charge(number, 0.1, SHARE)
     clock.now += REMEMBERED_SECONDS + ACTIVE_SECONDS + 1

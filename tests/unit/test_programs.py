@@ -29,5 +29,5 @@ def test_only_what_would_run_is_asked_for(
     assert missing_programs(engine=engine, root=root) == needed
 
 
-def test_what_tests_look_for_themselves_is_listed() -> None:
+def test_programs_that_tests_look_for_are_listed() -> None:
     assert {*NEEDED, "dockerd", "containerd", "unshare"} <= WITH_ENGINE_AS_ROOT.keys()

@@ -32,7 +32,7 @@ LINES = f"total = {SUM}\ntotal"
         ('t.to == “the "Blue" House”', 't.to == "the \\"Blue\\" House"'),
     ],
 )
-def test_what_surrounds_code_is_left_out(sent: str, meant: str) -> None:
+def test_text_around_code_is_left_out(sent: str, meant: str) -> None:
     assert tidied(sent) == meant
 
 
@@ -52,5 +52,5 @@ def test_what_surrounds_code_is_left_out(sent: str, meant: str) -> None:
         "",
     ],
 )
-def test_other_code_is_left_as_it_is(code: str) -> None:
+def test_code_without_surroundings_is_left_as_it_is(code: str) -> None:
     assert tidied(code) == code

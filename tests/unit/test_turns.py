@@ -99,7 +99,7 @@ def test_work_in_progress_counts_as_long_once_it_takes_long(worker: Turns, clock
     assert worker.begin(hint(2)) is None
 
 
-def test_other_work_of_the_same_workspace_is_not_kept_by_what_takes_long(
+def test_short_work_is_not_held_up_by_long_work_of_its_workspace(
     worker: Turns, clock: Clock
 ) -> None:
     take(worker, clock, 1, LONG, "proposal")

@@ -254,7 +254,7 @@ def test_streams_are_bounded_and_one_that_is_left_makes_room(
         ("/users/%00/events/", {}, "no such user"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_stream_request_is_refused(
     system: System, client: Client, path: str, headers: dict[str, str], said: str
 ) -> None:
     with stream(system, client, path, **headers) as (status, problem):

@@ -54,7 +54,7 @@ def ask(
 
 
 @pytest.mark.parametrize(("method", "path"), ADDRESSES)
-def test_whoever_has_a_key_is_let_in_and_nobody_else(
+def test_only_callers_with_a_key_are_let_in(
     system: System, client: Client, method: str, path: str
 ) -> None:
     assert client.post("users/", {"user_id": "ada"})[0] in (201, 409)
@@ -88,7 +88,7 @@ def test_a_foreign_host_and_a_foreign_origin_are_refused(
         assert ask(system, method, path, Authorization=key, Origin=ours)[0] == 200
 
 
-def test_what_is_no_request_of_the_protocol_is_refused(system: System, client: Client) -> None:
+def test_request_outside_the_protocol_is_refused(system: System, client: Client) -> None:
     key = f"Bearer {client.key}"
 
     for method in ("GET", "DELETE", "PUT"):

@@ -185,7 +185,7 @@ def test_every_resource_is_read(agents: Agents, person: Person) -> None:
     asyncio.run(work())
 
 
-def test_who_is_bound_to_a_user_reaches_no_other(
+def test_connection_bound_to_a_user_reaches_no_other(
     agents: Agents, person: Person, client: Client
 ) -> None:
     other = create_person(client, f"{person.user_id}-other")

@@ -159,7 +159,7 @@ def test_a_cause_more_is_told_and_one_less_is_not(user: MemoryUser, later: Later
 
 
 @db
-def test_other_workspaces_are_told_to_those_who_want_all(user: MemoryUser) -> None:
+def test_subscriber_to_all_workspaces_is_mailed_of_others(user: MemoryUser) -> None:
     subscribe(user.workspace)
     subscribe(None, staff("mallory"))
     stranger = create_user(Workspace.objects.create(name="other"), "bob", metadata=None)
@@ -358,7 +358,7 @@ def reader(*codenames: str, workspaces: list[Workspace], name: str = "eve") -> U
 
 @db
 @pytest.mark.parametrize("is_of_all", [True, False])
-def test_nobody_is_mailed_of_a_workspace_that_is_not_theirs(
+def test_staff_are_mailed_of_no_workspace_that_is_not_theirs(
     user: MemoryUser, workspace: Workspace, later: Later, is_of_all: bool
 ) -> None:
     other = Workspace.objects.create(name="other")

@@ -213,7 +213,7 @@ def test_invalid_parameter_is_refused_by_name(api: APIClient, query: str, field:
 
 
 @pytest.mark.django_db
-def test_nothing_of_another_workspace_is_told(user: MemoryUser, stranger: APIClient) -> None:
+def test_feed_tells_nothing_of_another_workspace(user: MemoryUser, stranger: APIClient) -> None:
     run_finds(user, finding(record("m-1")))
 
     assert feed(stranger, "after=0") == nothing(next=0)

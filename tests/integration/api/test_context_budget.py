@@ -129,7 +129,7 @@ def test_each_kind_gets_its_share_and_what_others_leave(
     ],
     ids=["Chinese", "Russian", "code"],
 )
-def test_other_scripts_and_code_are_within_it(
+def test_budget_holds_for_other_scripts_and_code(
     user: MemoryUser, context: Context, text: str
 ) -> None:
     say(user, *(f"Rome {n}: {text}" for n in range(200)))

@@ -48,7 +48,7 @@ def test_below_the_api_there_is_nothing_without_a_key_either(api: APIClient) -> 
     problem(api.get("/v1/nowhere/"), 404, "not-found")
 
 
-def test_what_the_framework_refuses_before_any_view(api: APIClient) -> None:
+def test_request_refused_before_any_view_gets_a_problem(api: APIClient) -> None:
     problem(api.get("/v1/users/", HTTP_HOST="no host"), 400, "malformed-request")
 
 

@@ -62,12 +62,12 @@ def results(
     return look
 
 
-def test_of_a_process_every_result_warns(results: Callable[[], dict[str, Any]]) -> None:
+def test_result_of_a_process_warns(results: Callable[[], dict[str, Any]]) -> None:
     for name, result in results().items():
         assert "it does not isolate untrusted code" in (result["warning"] or ""), name
 
 
-def test_of_a_container_none_does(results: Callable[[], dict[str, Any]]) -> None:
+def test_result_of_a_container_does_not_warn(results: Callable[[], dict[str, Any]]) -> None:
     assert Run.objects.update(runner="docker") >= 3
 
     of_runs = {name: result for name, result in results().items() if "version" not in name}

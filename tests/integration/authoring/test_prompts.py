@@ -96,7 +96,7 @@ def crowded(user: MemoryUser, many: int) -> None:
 
 
 @pytest.mark.parametrize("many", [200, 1000])
-def test_nothing_that_is_much_makes_a_prompt_long(
+def test_large_content_does_not_lengthen_a_prompt(
     user: MemoryUser, say: Say, work: Work, many: int
 ) -> None:
     # Given much of everything

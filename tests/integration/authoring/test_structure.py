@@ -92,7 +92,7 @@ def test_an_edit_may_finish_at_once(
     assert user.head is not None
 
 
-def test_nothing_is_finished_of_which_an_edit_was_refused(
+def test_session_with_a_refused_edit_does_not_finish(
     fact: int, work: Work, fields_of: Fields
 ) -> None:
     lost = {"op": "retire", "domain": "travel", "collection": "trips", "key": "no-such"}

@@ -74,7 +74,7 @@ def test_stop_kills_what_ignores_its_signal(make: Make) -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill", "by itself"])
-def test_its_own_children_end_with_it(make: Make, end: str) -> None:
+def test_children_of_a_process_end_with_it(make: Make, end: str) -> None:
     process = make(HAS_A_CHILD, ready=lambda process: process.output().count("up") == 2)
     process.start()
     child = int(process.output().split("child ")[1].split()[0])

@@ -56,7 +56,7 @@ class TestStart:
             "maxmemory-policy": "noeviction",
         }
 
-    def test_nobody_gets_in_without_the_password(self, supervisor: Supervisor) -> None:
+    def test_services_refuse_connections_without_the_password(self, supervisor: Supervisor) -> None:
         superuser_url = supervisor.facts["superuser_url"]
         sockets = Path(supervisor.facts["data_folder"]) / "postgres"
 

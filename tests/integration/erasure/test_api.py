@@ -25,9 +25,7 @@ USER = "/v1/users/ada/"
 WHY = f"{USER}?reason=asked+for+by+mail"
 
 
-def test_it_is_answered_with_an_erasure_that_ends_as_a_tombstone(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_erasure_ends_as_a_tombstone(api: APIClient, user: MemoryUser) -> None:
     entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content="x")] * 3, source="test")
 
     answer = api.delete(WHY)
@@ -139,7 +137,7 @@ def test_requests_are_not_repeated_for_somebody_else_of_that_name(
         ("?reason=canada+asked+for+it", 202),
     ],
 )
-def test_it_takes_a_reason_that_does_not_name_the_user(
+def test_erasure_takes_a_reason_that_does_not_name_the_user(
     api: APIClient, user: MemoryUser, query: str, status: int
 ) -> None:
     answer = api.delete(f"{USER}{query}")
@@ -150,7 +148,7 @@ def test_it_takes_a_reason_that_does_not_name_the_user(
         assert list(answer.data["errors"]) == ["reason"]
 
 
-def test_other_workspaces_see_nothing_of_it(api: APIClient, user: MemoryUser) -> None:
+def test_erasure_is_invisible_to_other_workspaces(api: APIClient, user: MemoryUser) -> None:
     erasure = api.delete(WHY).data["id"]
     stranger = new_client(Workspace.objects.create(name="other"), Scope.READ, Scope.MANAGE)
 
@@ -168,7 +166,7 @@ def test_a_tombstone_has_a_name_that_no_address_reaches(api: APIClient, user: Me
         create_user(user.workspace, user.user_id, metadata=None)
 
 
-def test_whoever_holds_the_user_still_can_write_nothing(api: APIClient, user: MemoryUser) -> None:
+def test_stale_user_instance_can_write_nothing(api: APIClient, user: MemoryUser) -> None:
     draft = Draft(kind=EntryKind.MESSAGE, content="too late")
     api.delete(WHY)
     held: Any = user  # as a request does that had read it before

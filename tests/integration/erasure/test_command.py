@@ -22,9 +22,7 @@ def erase(*arguments: str) -> str:
     return told.getvalue()
 
 
-def test_whom_a_restored_backup_brings_back_is_erased_again(
-    user: MemoryUser, tmp_path: Path
-) -> None:
+def test_users_of_a_restored_backup_are_erased_again(user: MemoryUser, tmp_path: Path) -> None:
     other = create_user(user.workspace, "bob", metadata=None)
     before = MemoryUser.objects.filter(pk=user.pk).values().get()
     user_erasure.ask(user, by="test", reason="asked for")

@@ -171,7 +171,7 @@ def test_a_write_that_loses_a_deadlock_is_repeated(api: APIClient, user: MemoryU
     assert (statuses, ended) == ([202], [])
 
 
-def test_of_many_erasures_just_after_a_write_none_fails(
+def test_erasures_just_after_a_write_do_not_fail(
     workspace: Workspace, api: APIClient, settings: Settings
 ) -> None:
     settings.UAC_LLM_CONCURRENCY = 100 * ROUNDS  # the calls are begun, but never ended

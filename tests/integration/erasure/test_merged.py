@@ -41,7 +41,9 @@ def merged(user: MemoryUser, anonymous: MemoryUser) -> MemoryUser:
     return anonymous
 
 
-def test_of_neither_anything_is_left(api: APIClient, user: MemoryUser, merged: MemoryUser) -> None:
+def test_erasure_leaves_nothing_of_either_user(
+    api: APIClient, user: MemoryUser, merged: MemoryUser
+) -> None:
     assert len([place for place in found() if place.startswith("memory_logentry.content")]) == 2
 
     assert api.delete(f"{USER}?reason=asked+for").status_code == 202

@@ -174,9 +174,7 @@ def test_rows_of_a_transaction_that_had_begun_are_found(
     assert found() == []
 
 
-def test_whoever_comes_later_is_refused_by_the_database(
-    live_database: str, user: MemoryUser
-) -> None:
+def test_later_write_is_refused_by_the_database(live_database: str, user: MemoryUser) -> None:
     erase(user)
 
     with pytest.raises(DatabaseError, match="this user was erased") as refused:

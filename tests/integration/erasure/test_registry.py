@@ -93,7 +93,7 @@ def planted(user: MemoryUser) -> dict[type[models.Model], models.Model]:
     return plant(user)
 
 
-def test_nothing_of_any_field_of_content_is_left(
+def test_erasure_empties_every_field_of_content(
     user: MemoryUser, planted: dict[type[models.Model], models.Model]
 ) -> None:
     full = [
@@ -121,7 +121,7 @@ def test_nothing_of_any_field_of_content_is_left(
     assert kept - {"Workspace", "WebhookEndpoint", "Delivery"} == stay - {"UserErasure"}
 
 
-def test_it_is_counted(user: MemoryUser) -> None:
+def test_erasure_counts_its_rows(user: MemoryUser) -> None:
     plant(user)
     user_erasure.ask(user, by="test", reason="asked for")
 
@@ -133,7 +133,7 @@ def test_it_is_counted(user: MemoryUser) -> None:
             assert row.counts[name] >= 1, name
 
 
-def test_nobody_else_is_touched(user: MemoryUser) -> None:
+def test_erasure_touches_no_other_user(user: MemoryUser) -> None:
     bob = create_user(user.workspace, "bob", metadata=None)
     plant(bob)
     before = len(found())

@@ -41,7 +41,7 @@ def test_from_the_moment_it_is_asked_for_nothing_is_told_or_sent(
     assert (answer["rejected"], answer["next"]) == ([], 1)
 
 
-def test_nothing_is_left_but_the_number_of_the_event(user: MemoryUser, told: Delivery) -> None:
+def test_erasure_keeps_the_number_of_the_event_alone(user: MemoryUser, told: Delivery) -> None:
     bob = create_user(user.workspace, "bob", metadata=None)
     reject(bob)
     user_erasure.ask(user, by="test", reason="asked for")

@@ -85,7 +85,7 @@ def test_old_messages_lose_their_words_and_what_was_derived_stays(
     assert list(problems(user)) == []
 
 
-def test_it_is_no_redaction_versions_are_told_on_and_room_is_given_back(
+def test_retention_is_no_redaction_and_frees_the_quota(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(user.workspace, messages=30)
@@ -113,7 +113,7 @@ def test_it_is_no_redaction_versions_are_told_on_and_room_is_given_back(
     assert redaction.redact(user, [old.seq], by="key:x", reason="").seq == told.seq
 
 
-def test_what_a_merged_user_said_goes_though_it_is_settled_elsewhere(
+def test_messages_of_a_merged_user_expire_too(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anon = create_user(user.workspace, "anon", metadata=None)
@@ -131,7 +131,7 @@ def test_what_a_merged_user_said_goes_though_it_is_settled_elsewhere(
     assert list(problems(anon)) == []
 
 
-def test_what_is_pending_waits(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_messages_do_not_expire(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(user.workspace, messages=30)
     entry = say(user, monkeypatch, days=31, decided=False)
     assert retention.purge_workspace(user.workspace, 100) == 0
@@ -141,7 +141,7 @@ def test_what_is_pending_waits(user: MemoryUser, monkeypatch: pytest.MonkeyPatch
     assert retention.purge_workspace(user.workspace, 100) == 1
 
 
-def test_it_goes_in_batches_the_oldest_first(
+def test_oldest_messages_expire_first_and_in_batches(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(user.workspace, messages=1)

@@ -175,7 +175,7 @@ def test_threads_ask_side_by_side(live_database: str, connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("module", ["uac_site.wsgi", "workers.tasks", "workers.llm.metered"])
-def test_nobody_loads_the_providers_before_the_first_call(module: str, live_database: str) -> None:
+def test_providers_are_loaded_by_the_first_call(module: str, live_database: str) -> None:
     code = (
         f"import django; django.setup(); import sys, {module};"
         "print([name for name in sys.modules if name.partition('.')[0] in"

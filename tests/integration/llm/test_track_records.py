@@ -285,7 +285,7 @@ def others(workspace: Workspace) -> list[MemoryUser]:
     ]
 
 
-def test_one_user_on_whom_it_fails_does_not_stop_it_for_the_others(
+def test_failures_for_one_user_do_not_stop_the_model(
     sessions: Sessions, others: list[MemoryUser], record: Record, reason: Reason
 ) -> None:
     # Given a user with most of the sessions, all refused, and two others without trouble
@@ -300,7 +300,7 @@ def test_one_user_on_whom_it_fails_does_not_stop_it_for_the_others(
     assert "refused 60 % of the last 5 sessions (limit 50 %)" in str(reason())
 
 
-def test_one_user_does_not_fill_the_window(
+def test_sessions_of_one_user_do_not_fill_the_window(
     sessions: Sessions, others: list[MemoryUser], record: Record, reason: Reason
 ) -> None:
     # Given two sessions of each of four users, and so many of another since that fill a window

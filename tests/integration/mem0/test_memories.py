@@ -171,7 +171,7 @@ def test_corrections_that_stand_by_themselves_are_memories(call: Call, user: Mem
     call("GET", f"v1/memories/{correction.pk}/", status=404)
 
 
-def test_what_is_deleted_is_redacted_with_what_it_read_before(call: Call) -> None:
+def test_deleted_memory_is_redacted_with_its_earlier_texts(call: Call) -> None:
     tea, _ = told(call, "Likes tea", "Likes milk")
     call("PUT", f"v1/memories/{tea}/", {"text": "Likes coffee"})
 

@@ -137,7 +137,7 @@ def test_hints_in_an_address(call: Call, told: Told, workspace: Workspace) -> No
 
 
 @pytest.mark.parametrize("nothing", [None, "", [], {}], ids=repr)
-def test_nothing_means_not_given(call: Call, told: Told, nothing: Any) -> None:
+def test_empty_value_counts_as_not_given(call: Call, told: Told, nothing: Any) -> None:
     body = {"messages": SAID, "user_id": "ada", **dict.fromkeys(EVERY_NULL, nothing)}
     call("POST", ADD, body, status=202)
     told("Tea is nice.")

@@ -64,7 +64,7 @@ def test_another_call_says_what_there_is(
         ("DELETE", "v1/memories/?user_id=", None, "user_id"),
     ],
 )
-def test_what_cannot_be_mapped_says_why(
+def test_unmappable_call_is_refused_with_the_reason(
     call: Call, memory: str, method: str, path: str, body: Any, reason: str
 ) -> None:
     with nothing_written():
@@ -137,7 +137,7 @@ def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> No
         ("DELETE", "v1/memories/?filters=__import__(%27os%27)", None, ["filters"]),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_invalid_field_is_named(
     call: Call, memory: str, method: str, path: str, body: Any, words: list[str]
 ) -> None:
     with nothing_written():
@@ -197,7 +197,7 @@ def test_another_workspaces_memories_are_not_there(memory: str) -> None:
 
 
 @pytest.mark.parametrize("header", [None, "Token uac_0_0", "Bearer x", "Token", "Basic eDp5"])
-def test_nobody_comes_in_without_a_key(header: str | None) -> None:
+def test_call_without_a_key_is_refused(header: str | None) -> None:
     client = APIClient()
     if header:
         client.credentials(HTTP_AUTHORIZATION=header)

@@ -12,7 +12,7 @@ from memory.operations.verification import problems
 from tests.rivals import at_once
 
 
-def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: MemoryUser) -> None:
+def test_deleted_memory_keeps_no_correction(live_database: str, user: MemoryUser) -> None:
     # Given memories, each of which somebody updates while another deletes it
     drafts = [Draft(kind=EntryKind.FACT, content=f"secret {number}") for number in range(20)]
     told = [str(entry.pk) for entry in entry_log.append(user, drafts, source="test")]

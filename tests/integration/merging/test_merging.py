@@ -124,7 +124,7 @@ def test_again_it_is_the_same_merge_and_copies_nothing_more(
     assert contents(user) == ["hello"]
 
 
-def test_what_was_made_of_messages_is_not_made_again(user: MemoryUser, anon: MemoryUser) -> None:
+def test_facts_of_copied_messages_are_not_made_again(user: MemoryUser, anon: MemoryUser) -> None:
     told(user, said("mine"))
     told(anon, said("I live in Rome"), fact("Lives in Rome", 1), said("ok"), said("later"))
     correction = Draft(kind=EntryKind.CORRECTION, content="Lives in Oslo", derived_from=[2])
@@ -213,7 +213,7 @@ def test_a_key_that_both_used_stays_the_known_users_with_a_reason(
     assert sound(user, anon)
 
 
-def test_what_was_rejected_there_is_rejected_here_and_told_of_both(
+def test_rejected_entry_stays_rejected_after_the_merge(
     api: APIClient, user: MemoryUser, anon: MemoryUser, work: Callable[[], None]
 ) -> None:
     reject(anon)
@@ -227,9 +227,7 @@ def test_what_was_rejected_there_is_rejected_here_and_told_of_both(
     assert sound(user, anon)
 
 
-def test_what_was_told_to_both_under_one_name_is_there_once(
-    user: MemoryUser, anon: MemoryUser
-) -> None:
+def test_entry_with_one_key_in_both_logs_is_copied_once(user: MemoryUser, anon: MemoryUser) -> None:
     told(user, said("hello", idempotency_key="a"), said("mine", idempotency_key="b"))
     told(anon, said("hello", idempotency_key="a"), said("other", idempotency_key="b"))
     told(anon, fact("Greets", 1))
@@ -266,9 +264,7 @@ def test_the_merged_user_is_closed_and_the_error_names_the_other(
     assert not Lane.objects.filter(user=anon, due_at__isnull=False).exists()
 
 
-def test_whoever_works_on_the_merged_user_loses_the_claim(
-    user: MemoryUser, anon: MemoryUser
-) -> None:
+def test_worker_on_the_merged_user_loses_its_claim(user: MemoryUser, anon: MemoryUser) -> None:
     told(anon, typed("Oslo", key="oslo"))
     lane = leases.claim(lanes.due(LaneName.RECORDS))
     assert lane is not None
@@ -374,7 +370,7 @@ def test_an_alert_resolves_there_and_stands_here_as_it_was_left(
     assert sound(user, anon)
 
 
-def test_what_both_were_alerted_of_is_alerted_once(
+def test_alert_of_both_users_is_one_alert(
     user: MemoryUser, anon: MemoryUser, with_versions: None
 ) -> None:
     open_alert(user, "m-1")
@@ -409,7 +405,7 @@ def test_redacting_either_side_takes_the_other_along(
     assert sound(user, anon)
 
 
-def test_what_a_merged_user_said_waits_for_nobody_whatever_is_redacted(
+def test_entries_of_a_merged_user_stay_settled_after_a_redaction(
     user: MemoryUser, anon: MemoryUser, settings: Settings, work: Callable[[], None]
 ) -> None:
     settings.UAC_LLM_MODEL = "openai:any"
@@ -503,7 +499,7 @@ def test_a_chain_of_merges_is_redacted_from_end_to_end(
     assert sound(user, anon, eve)
 
 
-def test_what_was_redacted_before_is_not_copied(user: MemoryUser, anon: MemoryUser) -> None:
+def test_redacted_entry_is_not_copied(user: MemoryUser, anon: MemoryUser) -> None:
     told(anon, said("a"), said("secret"), said("c"))
     redaction.redact(anon, [2], by="key:x", reason="")
     with pytest.raises(BeingRedacted):
@@ -519,7 +515,7 @@ def test_what_was_redacted_before_is_not_copied(user: MemoryUser, anon: MemoryUs
     assert sound(user, anon)
 
 
-def test_what_is_redacted_while_entries_are_copied_is_not_copied(
+def test_entry_redacted_during_the_copy_is_not_copied(
     user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "BATCH", 1)
@@ -536,7 +532,7 @@ def test_what_is_redacted_while_entries_are_copied_is_not_copied(
     assert sound(user, anon)
 
 
-def test_who_cannot_be_merged(user: MemoryUser, anon: MemoryUser) -> None:
+def test_invalid_merge_is_refused(user: MemoryUser, anon: MemoryUser) -> None:
     def refused(into: MemoryUser, other: MemoryUser) -> str:
         with pytest.raises(MergeRefused) as raised:
             merging.merge(into, other, by="key:x")

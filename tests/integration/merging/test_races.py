@@ -39,7 +39,7 @@ def finish(row: Merge) -> None:
         tasks.work("merges", row.pk)
 
 
-def test_what_was_acknowledged_while_it_was_merged_is_the_other_users(
+def test_entry_acknowledged_during_a_merge_belongs_to_the_other_user(
     user: MemoryUser, anon: MemoryUser
 ) -> None:
     acknowledged: dict[str, list[str]] = {"anon-123": [], "ada": []}

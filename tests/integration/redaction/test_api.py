@@ -27,7 +27,7 @@ def said(user: MemoryUser) -> LogEntry:
     return entry
 
 
-def test_it_tells_what_it_took_along_and_how_far_it_is(
+def test_redaction_reports_its_cascade_and_progress(
     api: APIClient, user: MemoryUser, say: Say, work: Callable[[], None]
 ) -> None:
     say("Medication", "a", name=MARKER)
@@ -80,7 +80,7 @@ def test_requests_with_keys_are_forgotten_if_they_brought_it_and_remembered_if_n
     assert LogEntry.objects.filter(user=user).count() == 3
 
 
-def test_what_cannot_be_redacted_says_why(api: APIClient, said: LogEntry) -> None:
+def test_impossible_redaction_says_why(api: APIClient, said: LogEntry) -> None:
     assert api.delete(f"{USER}entries/2/").status_code == 404
     assert api.delete(f"{USER}entries/0/").status_code == 404
     assert api.delete(f"{USER}entries/{2**63}/").status_code == 404
@@ -98,7 +98,7 @@ def test_what_cannot_be_redacted_says_why(api: APIClient, said: LogEntry) -> Non
     assert "cannot itself be redacted" in refused.data["detail"]
 
 
-def test_nobody_redacts_in_another_workspace(api: APIClient, said: LogEntry) -> None:
+def test_key_redacts_nothing_of_another_workspace(api: APIClient, said: LogEntry) -> None:
     other = Workspace.objects.create(name="other")
     theirs = create_user(other, "bob", metadata=None)
     entry_log.append(theirs, [Draft(kind=EntryKind.MESSAGE, content="theirs")], source="test")

@@ -77,9 +77,7 @@ def test_versions_stay_as_they_are_whatever_is_redacted(
     assert list(problems(user)) == []
 
 
-def test_nothing_is_taken_from_a_user_of_whom_nothing_was_redacted(
-    user: MemoryUser, checkpoint: Settle
-) -> None:
+def test_user_without_a_redaction_loses_nothing(user: MemoryUser, checkpoint: Settle) -> None:
     checkpoint(trip(key="a"))
 
     assert refused("UPDATE memory_blob SET content = NULL")

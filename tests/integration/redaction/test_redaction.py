@@ -79,7 +79,7 @@ def put(
 # -- Nothing is left ------------------------------------------------------------------------------
 
 
-def test_what_was_said_is_gone_from_every_table(
+def test_redaction_empties_every_table(
     api: APIClient, user: MemoryUser, workspace: Workspace, say: Say, work: Work
 ) -> None:
     # Given a record among others, read, judged, alerted about and sent on since
@@ -406,7 +406,7 @@ def test_until_the_project_is_without_it_nothing_is_told_of_it(
         assert answer.status_code in (200, 202), answer.data
 
 
-def test_what_rested_on_it_answers_410_afterwards(
+def test_reads_that_rest_on_it_answer_410(
     api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     say("Medication", "aspirin", name="Aspirin", dose=1)
@@ -498,7 +498,7 @@ def test_a_proposal_that_is_under_way_is_closed_and_nothing_may_cite_the_entry_a
 # -- What goes wrong ------------------------------------------------------------------------------
 
 
-def test_who_is_killed_in_the_middle_has_done_nothing_and_it_is_done_again(
+def test_killed_redaction_has_no_effect_and_is_repeated(
     api: APIClient, user: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say("Medication", "aspirin", name="Aspirin", dose=1)
@@ -524,7 +524,7 @@ def test_who_is_killed_in_the_middle_has_done_nothing_and_it_is_done_again(
     assert list(verification.problems(user)) == []
 
 
-def test_what_the_gate_refuses_goes_all_the_same_and_the_staff_can_see_it(
+def test_redaction_that_the_gate_refuses_is_done_and_shown_to_staff(
     api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     """Given a constraint that cannot be imported without the one record that it reads."""
@@ -667,9 +667,7 @@ def test_two_redactions_are_served_by_one_version(
         ([1, 0], "has no entry 0"),
     ],
 )
-def test_what_is_not_there_cannot_be_redacted(
-    user: MemoryUser, seqs: list[int], refusal: str
-) -> None:
+def test_unknown_entry_cannot_be_redacted(user: MemoryUser, seqs: list[int], refusal: str) -> None:
     entry_log.append(user, [Draft(kind=EntryKind.FACT, content="x")] * 2, source="test")
 
     with pytest.raises(redaction.RedactionRefused, match=refusal):
@@ -679,7 +677,7 @@ def test_what_is_not_there_cannot_be_redacted(
     assert not Redaction.objects.exists()
 
 
-def test_that_something_was_redacted_cannot_be_redacted(user: MemoryUser) -> None:
+def test_record_of_a_redaction_cannot_be_redacted(user: MemoryUser) -> None:
     entry_log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
     told = redact(user, 1)
 
@@ -687,7 +685,7 @@ def test_that_something_was_redacted_cannot_be_redacted(user: MemoryUser) -> Non
         redact(user, told.seq)
 
 
-def test_what_is_not_in_the_project_stops_nothing(
+def test_entry_outside_the_project_is_redacted_at_once(
     api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     say("Medication", "aspirin", name="Aspirin", dose=1)

@@ -21,7 +21,7 @@ for path in glob.glob("/var/lib/dpkg/status.d/*") + glob.glob("/var/lib/dpkg/inf
 """
 
 
-def test_it_lists_exactly_what_is_installed() -> None:
+def test_list_of_parts_is_what_is_installed() -> None:
     sandbox = ensure_image()
     for image in (sandbox, ensure_typecheck_image(sandbox)):
         command = ["docker", "run", "--rm", "--network=none", "--entrypoint=python3", image]

@@ -168,7 +168,7 @@ reached
 
 
 @pytest.mark.parametrize("filtered", [True, False], ids=["filter", "namespace alone"])
-def test_nobody_is_called(
+def test_sandbox_calls_no_listener(
     filtered: bool,
     listeners: tuple[int, int, str],
     mine: Containers,

@@ -90,7 +90,7 @@ def test_image_contains_the_package_alone(contents: tarfile.TarFile) -> None:
         assert flags == 0b01
 
 
-def test_nothing_in_it_gains_the_powers_of_another_user(contents: tarfile.TarFile) -> None:
+def test_image_has_no_setuid_program(contents: tarfile.TarFile) -> None:
     privileged = [one.name for one in contents.getmembers() if one.mode & 0o6000 and one.isreg()]
     assert privileged == []
 

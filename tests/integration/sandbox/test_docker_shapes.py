@@ -137,7 +137,7 @@ def test_more_cannot_be_done_with_it(writable: Sandbox, code: str, told: str) ->
     assert value_of(writable, "import os\n[os.listdir('/tmp'), len(trips)]") == [[], 3]
 
 
-def test_nothing_in_it_can_be_executed(writable: Sandbox) -> None:
+def test_files_of_the_tmpfs_cannot_be_executed(writable: Sandbox) -> None:
     copy = (
         "import ctypes, mmap, os, sys\n"
         "file = os.open('/tmp/a', os.O_CREAT | os.O_RDWR, 0o777)\n"

@@ -334,7 +334,7 @@ def test_two_executions_give_the_same(shared: Sandbox) -> None:
         ("raise MemoryError", "out_of_memory"),
     ],
 )
-def test_what_ends_the_process_ends_nothing_else(
+def test_module_that_ends_its_process_ends_nothing_else(
     shared: Sandbox, source: str, outcome: str
 ) -> None:
     with sandbox_error(outcome, infrastructure=False):

@@ -163,7 +163,7 @@ def what_was_found(backtest: Backtest) -> list[tuple[str, str, str]]:
     return sorted(found)
 
 
-def test_it_finds_what_really_happens_on_the_same_history(
+def test_backtest_finds_what_happens_on_the_same_history(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
     # Given a constraint that everybody has, on a history by whose days it runs daily
@@ -226,7 +226,7 @@ def test_history_that_was_loaded_today_is_backtested_by_its_own_times(
     assert all(opened >= END.isoformat() for opened, *_ in found[By.RECORDED, "bob"])
 
 
-def test_what_it_comes_to(workspace: Workspace, work: Work) -> None:
+def test_summary_counts_users_findings_and_problems(workspace: Workspace, work: Work) -> None:
     # Given two users whom it fits, and one whom it does not
     ada, bob, eve = (person(workspace, name) for name in ("ada", "bob", "eve"))
     say(ada, work, {0: [rental("main", "2027-03-20")], 5: [plant("fern")]})
@@ -270,7 +270,7 @@ def test_a_short_period_begins_with_what_was_there(
     assert backtest.users.get().since == backtest.until - 15 * DAY
 
 
-def test_what_raises_on_29_february_alone_is_told_with_version_and_day(
+def test_error_on_29_february_has_its_version_and_day(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
     say(user, work, {0: [rental("main", "2028-03-05")]})
@@ -295,7 +295,7 @@ def test_what_raises_on_29_february_alone_is_told_with_version_and_day(
     assert (summary["troubled"], summary["problems"][0]["user_id"]) == (1, "ada")
 
 
-def test_what_depends_on_the_moment_is_found_at_that_moment(
+def test_finding_on_the_moment_has_its_moment(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
     say(user, work, {0: [rental("main", "2027-03-20")]})
@@ -387,7 +387,7 @@ def test_a_flood_is_told_and_not_listed(workspace: Workspace, user: MemoryUser, 
     ] * 3
 
 
-def test_one_that_would_open_too_many_in_a_day_is_told(
+def test_exceeded_openings_per_day_are_reported(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
     workspace.openings_per_day = 2
@@ -478,7 +478,7 @@ def tried(version: WorkspaceConstraintVersion, times: int) -> Backtest:
     return backtest
 
 
-def test_one_user_who_cannot_be_looked_at_does_not_stop_the_others(
+def test_user_whose_sandbox_fails_does_not_stop_the_others(
     workspace: Workspace, work: Work, broken: set[int], settings: Any
 ) -> None:
     users = [person(workspace, f"u{number}") for number in range(2)]

@@ -126,7 +126,7 @@ def test_times_in_metadata(api: APIClient, facts: None, condition: Any, expected
         (["2035-03-31"], False),
     ],
 )
-def test_what_counts_as_a_time_in_metadata(
+def test_metadata_that_reads_as_a_time_is_compared_as_one(
     api: APIClient, user: MemoryUser, held: Any, expected: bool
 ) -> None:
     entry_log.append(

@@ -210,7 +210,7 @@ def test_entries_are_selected_by_model_and_time(told: MemoryUser) -> None:
     assert seqs(until=now - datetime.timedelta(days=2)) == {1, 2}
 
 
-def test_nothing_is_reopened_twice(told: MemoryUser) -> None:
+def test_entry_is_not_reopened_twice(told: MemoryUser) -> None:
     reopening.reopen(told, Selection(entries=[2]), by="me")
     with pytest.raises(NothingToReopen):
         reopening.reopen(told, Selection(entries=[2]), by="me")

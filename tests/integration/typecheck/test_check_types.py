@@ -90,7 +90,7 @@ def test_good_code_has_none(runner: str) -> None:
     )
 
 
-def test_what_has_no_annotation_is_found(runner: str) -> None:
+def test_missing_annotation_is_found(runner: str) -> None:
     found = check("trip.on", **{"tests/test_rule.py": "def test_it():\n    pass\n"})
 
     assert [(fault.path, fault.line, fault.code) for fault in found] == [
@@ -117,7 +117,7 @@ def test_no_configuration_and_no_plugin_is_read(runner: str) -> None:
     assert "constraints/rule.py" in [fault.path for fault in faults]
 
 
-def test_one_check_leaves_nothing_to_the_next(runner: str) -> None:
+def test_check_leaves_nothing_to_the_next(runner: str) -> None:
     check("trip.on", **{"domains/secret.py": "SECRET = 1\n"})
 
     (fault,) = check("trip.on", **{"tests/test_x.py": "from domains.secret import SECRET\n"})

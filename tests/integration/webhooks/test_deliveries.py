@@ -349,7 +349,7 @@ def test_410_disables_the_endpoint_and_what_waits_goes_out_when_it_is_enabled(
     assert kinds(server.received)[1:] == ["alert.opened", "alert.resolved"]
 
 
-def test_nothing_but_errors_for_days_disables_the_endpoint(
+def test_endpoint_that_fails_for_days_is_disabled(
     user: MemoryUser, endpoint_at: EndpointAt
 ) -> None:
     endpoint, _ = endpoint_at(NOWHERE)

@@ -167,7 +167,7 @@ def test_a_receiver_that_does_not_read_ends_in_time_too() -> None:
     assert time.monotonic() - began < scaled(30)
 
 
-def test_nobody_there_is_a_failure() -> None:
+def test_refused_connection_is_a_failure() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

@@ -72,7 +72,7 @@ def test_entries_of_a_paused_user_wait_until_resumed(
     assert pending(user) == 0
 
 
-def test_nothing_of_a_paused_user_is_executed_foreseen_or_backtested(
+def test_paused_user_is_not_executed_forecast_or_backtested(
     user: MemoryUser, other: MemoryUser
 ) -> None:
     now = timezone.now()

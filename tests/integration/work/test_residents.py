@@ -113,7 +113,7 @@ def test_a_sandbox_that_ends_before_it_is_leased_is_replaced_by_a_complete_one(
     assert pool.counts.destroyed == {"ended": 1}
 
 
-def test_what_was_redacted_is_refused_and_the_sandbox_replaced(
+def test_redacted_version_is_refused_and_the_sandbox_replaced(
     user: MemoryUser, checkpoint: Append, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint(trip(key="a"))

@@ -24,7 +24,7 @@ def test_an_optional_argument_that_is_empty_is_not_given(nothing: Any) -> None:
     assert read("search_memory", query=nothing) == {"query": nothing}
 
 
-def test_nothing_is_left_out_of_what_the_user_said() -> None:
+def test_user_content_keeps_its_empty_values() -> None:
     empty = dict.fromkeys(("domain", "key", "content", "metadata", "retired"))
     assert read("add_memory", entries=[{**RECORD, **empty}]) == {"entries": [RECORD]}
 

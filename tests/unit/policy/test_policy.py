@@ -613,7 +613,7 @@ def test_a_test_file_holds_tests_without_parameters() -> None:
         "sitecustomize.py",
     ],
 )
-def test_other_files_are_no_part_of_a_project(path: str) -> None:
+def test_file_outside_the_layout_is_refused(path: str) -> None:
     assert codes(check_policy(path, "")) == ["path"]
 
 

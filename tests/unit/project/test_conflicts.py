@@ -128,7 +128,7 @@ TAKEN: dict[str, list[Mapping[str, Any]]] = {
 
 
 @pytest.mark.parametrize("edits", TAKEN.values(), ids=TAKEN.keys())
-def test_other_things_of_these_names_refuse_it(
+def test_names_used_otherwise_refuse_a_conflict(
     project: Project, edits: list[Mapping[str, Any]]
 ) -> None:
     for one in edits:

@@ -41,7 +41,7 @@ def test_a_version_that_all_agree_on_can_be_released() -> None:
         ("1.2.0", {"tags": {"v1.2.0"}}, "The tag v1.2.0 belongs to another commit"),
     ],
 )
-def test_what_does_not_agree_is_told_with_what_to_do(
+def test_disagreeing_versions_are_named_with_the_fix(
     version: str, changes: dict[str, Any], told: str
 ) -> None:
     assert told in "\n".join(problems(version, CHANGELOG, **changes))
@@ -85,7 +85,7 @@ FLAW = {"id": "CVE-2026-1", "fix_versions": ["5.2.2"]}
         ({"dependencies": []}, NOT_LOOKED, "NOT CHECKED"),
     ],
 )
-def test_what_could_not_be_looked_up_is_not_taken_for_sound(
+def test_failed_lookup_does_not_count_as_sound(
     report: dict[str, Any] | None, status: int, told: str
 ) -> None:
     verdict = judge(report, "no name resolution")
@@ -134,7 +134,7 @@ def test_a_bill_lists_just_the_parts() -> None:
     }
 
 
-def test_what_the_lock_has_not_is_a_stranger() -> None:
+def test_package_outside_the_lock_is_a_stranger() -> None:
     lock = locked("A_b==1.0 \\\n    --hash=sha256:00\nc[x]==3 ; python_version > '3'\n# d==1\n")
 
     assert lock == {("a-b", "1.0"), ("c", "3")}

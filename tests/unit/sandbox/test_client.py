@@ -172,7 +172,7 @@ def test_each_kind_of_answer_has_bounds_of_its_own(
     assert (most, escapes) == (values, MAX_ESCAPES)
 
 
-def test_what_is_compiled_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_files_are_fetched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "COMPILED_BYTES", 10)
     files = {"a.py": "x" * 6, "b.py": "x" * 5, "c.py": "x" * 5, "d.py": "x" * 99}
     parts = [["a.py"], ["b.py", "c.py"], ["d.py"]]
@@ -190,7 +190,7 @@ def test_what_is_compiled_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch)
     assert [list(protocol.decode(sent[4:])["files"]) for sent in channel.sent] == parts
 
 
-def test_what_only_looks_like_values_within_a_text_is_none(
+def test_brackets_within_a_text_count_as_no_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client, "MAX_VALUES", 100)
@@ -468,7 +468,7 @@ def test_a_channel_that_fails_is_an_outcome_of_the_machine(error: Exception, out
 
 
 @pytest.mark.parametrize("outcome", [one for one in protocol.OUTCOMES if one != "ok"])
-def test_what_the_runner_reports_of_an_evaluation_is_the_users(outcome: str) -> None:
+def test_reported_outcome_of_an_evaluation_is_the_users(outcome: str) -> None:
     one = sandbox(Script(HELLO, {**ANSWER, "outcome": outcome, "message": "why"}))
     with pytest.raises(SandboxError, match="why") as raised:
         one.evaluate("1", now=NOW, time_zone="UTC")

@@ -38,7 +38,7 @@ def test_any_split_gives_the_same_streams(parts: list[tuple[int, bytes]], at: li
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(min_value=0, max_value=30), max_size=10))
-def test_what_is_taken_is_the_output_in_order(data: bytes, counts: list[int]) -> None:
+def test_output_is_taken_in_order(data: bytes, counts: list[int]) -> None:
     found = fed(framed(STDOUT, data))
     taken = b"".join(found.take(count) for count in counts)
     assert taken == data[: sum(counts)]
@@ -46,7 +46,7 @@ def test_what_is_taken_is_the_output_in_order(data: bytes, counts: list[int]) ->
     assert found.take(1) == b""
 
 
-def test_of_a_flood_of_errors_the_end_is_kept() -> None:
+def test_end_of_a_flood_of_errors_is_kept() -> None:
     found = fed(*[framed(STDERR, b"%07d\n" % number) for number in range(5_000)])
     assert len(found.errors) == LAST_WORDS_BYTES
     assert found.errors.endswith(b"0004998\n0004999\n")

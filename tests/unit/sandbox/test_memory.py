@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 DEAR = {"_hashlib", "_ssl", "asyncio", "email", "http", "multiprocessing", "socket"}
 
 
-def test_it_imports_nothing_that_takes_much_memory_and_is_seldom_needed() -> None:
+def test_runner_imports_no_large_module_that_is_seldom_needed() -> None:
     code = (
         "import json, sys\n"
         "from sandbox_image import runner\n"

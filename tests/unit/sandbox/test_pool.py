@@ -128,7 +128,7 @@ def test_a_user_comes_back_to_what_is_loaded(runner: Runner) -> None:
         assert pool.counts.resident == 1
 
 
-def test_nobody_is_ever_given_what_served_another(runner: Runner) -> None:
+def test_sandbox_never_serves_two_users(runner: Runner) -> None:
     with opened(runner) as pool, ThreadPoolExecutor(8) as threads:
         users = [f"user-{n % 5}" for n in range(400)]
         list(threads.map(lambda user: use(pool, user), users))

@@ -140,7 +140,7 @@ def test_only_what_is_nested_too_deeply_is_refused(text: str, opening: str) -> N
 
 
 @pytest.mark.parametrize("message", [{"a": float("nan")}, {"a": object()}, {"a": "\ud800"}])
-def test_what_is_no_message_is_not_sent(message: dict[str, Any]) -> None:
+def test_invalid_message_is_not_sent(message: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError, match="not a JSON message"):
         protocol.encode_frame(message)
 
@@ -221,7 +221,7 @@ def test_every_form_of_typed_json_is_accepted(value: Any) -> None:
         {"$record": "Trip", "key": "t", "sources": [], "fields": {"on": {"$date": "x"}}},
     ],
 )
-def test_what_only_looks_like_typed_json_is_refused(value: Any) -> None:
+def test_malformed_typed_json_is_refused(value: Any) -> None:
     json.dumps(value)  # it is JSON
     with pytest.raises(ProtocolError):
         protocol.check_typed_json(value)

@@ -428,7 +428,7 @@ SUBTLE = [
 
 
 @pytest.mark.parametrize("question", SUBTLE)
-def test_what_a_stand_in_could_miss(question: str) -> None:
+def test_subtle_use_of_the_clock_is_forecast_as_by_days(question: str) -> None:
     asked = question.replace("left", "(date(2028, 5, 1) - today).days")
     begin, end = datetime.date(2028, 1, 1), datetime.date(2028, 6, 30)
     assert foreseen(forecaster([asked]).days(begin, end)) == tried([asked], begin, end)

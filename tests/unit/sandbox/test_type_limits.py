@@ -33,7 +33,7 @@ def fail() -> NoReturn:
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), "crashed"),
     ],
 )
-def test_what_exceeds_a_limit_is_told_by_its_outcome(
+def test_exceeded_limit_has_its_outcome(
     monkeypatch: pytest.MonkeyPatch, does: Callable[[], Any], outcome: str
 ) -> None:
     monkeypatch.setattr(checker, "check", lambda files, cache: does())
@@ -43,7 +43,7 @@ def test_what_exceeds_a_limit_is_told_by_its_outcome(
     assert checker.answer({"a.py": ""}, "cache") == {"outcome": outcome, "findings": []}
 
 
-def test_of_very_many_errors_the_first_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_of_very_many_errors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     error = {"path": "a.py", "line": 1, "code": "misc", "message": "x" * 1000}
     monkeypatch.setattr(checker, "check", lambda files, cache: [error] * 10_000)
     monkeypatch.setattr(checker, "MEMORY_BYTES", 8 * 1024**3)

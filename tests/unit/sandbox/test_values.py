@@ -174,7 +174,7 @@ def test_sets_are_in_canonical_order(value: set[object]) -> None:
         (Trip(key=3, name="x"), "an int was found where text is expected"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_value_is_named_with_the_fix(value: object, advice: str) -> None:
+def test_unsupported_value_is_named_with_the_fix(value: object, advice: str) -> None:
     with pytest.raises(NotAValueError, match=advice):
         typed(value)
 

@@ -441,7 +441,7 @@ def test_a_thousand_edits_of_nonsense_are_answered_briefly(
     refused(response, 400, "edits[0]", "edits[19]")
 
 
-def test_nothing_written_notices_writes(user: MemoryUser) -> None:
+def test_check_for_writes_notices_a_write(user: MemoryUser) -> None:
     with pytest.raises(AssertionError), nothing_written():
         MemoryUser.objects.filter(pk=user.pk).update(metadata={"vip": True})
 
