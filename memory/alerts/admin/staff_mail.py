@@ -62,6 +62,5 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 class MailCursorAdmin(TableAdmin[MailCursor]):
     """The last event e-mailed, for each subscription and workspace."""
 
-    list_select_related = ["subscription__staff", "subscription__workspace"]
     search_fields = ["subscription__staff__username", "workspace__name"]
     search_help_text = "Search by user name or workspace."

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -19,7 +20,8 @@ from memory.kernel.admin.filters import presence_filter
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.privacy import privacy_of
-from memory.kernel.models.workspaces import WorkspaceUse
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace, WorkspaceUse
 
 Row = TypeVar("Row", bound=models.Model)
 Work = TypeVar("Work", bound=LeasedWork)
@@ -96,6 +98,14 @@ class TableAdmin(ReadOnlyAdmin[Row]):
         is_name = not (first.is_relation or first.null or isinstance(first, _LARGE))
         short = [column.name for column in columns if not isinstance(column, _LONG)]
         self.list_display = [*([] if is_name else ["name"]), *short]
+        # The names of rows tell of what these rows refer to.
+        self.list_select_related = [
+            f"{column.name}__{other.name}"
+            for column in columns
+            if column.is_relation
+            for other in column.related_model._meta.concrete_fields
+            if other.is_relation and other.related_model in (MemoryUser, User, Workspace)
+        ]
         self._sections = [section(None, *(column.name for column in columns))]
         self._choices = [column.name for column in columns if column.choices]
         super().__init__(model, site)
