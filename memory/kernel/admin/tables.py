@@ -98,20 +98,24 @@ class TableAdmin(ReadOnlyAdmin[Row]):
         is_name = not (first.is_relation or first.null or isinstance(first, _LARGE))
         short = [column.name for column in columns if not isinstance(column, _LONG)]
         self.list_display = [*([] if is_name else ["name"]), *short]
-        # The names of rows tell of what these rows refer to.
-        self.list_select_related = [
-            f"{column.name}__{other.name}"
-            for column in columns
-            if column.is_relation
-            for other in column.related_model._meta.concrete_fields
-            if other.is_relation and other.related_model in (MemoryUser, User, Workspace)
-        ]
         self._sections = [section(None, *(column.name for column in columns))]
         self._choices = [column.name for column in columns if column.choices]
         super().__init__(model, site)
 
     def get_fieldsets(self, request: HttpRequest, obj: Row | None = None) -> Any:
         return self._sections
+
+    def get_list_select_related(self, request: HttpRequest) -> Any:
+        """Add the rows by whose names the linked rows are called."""
+        chosen = super().get_list_select_related(request)
+        named = [
+            f"{column.name}__{other.name}"
+            for column in self.opts.concrete_fields
+            if column.related_model is not None
+            for other in column.related_model._meta.concrete_fields
+            if other.related_model in (MemoryUser, User, Workspace)
+        ]
+        return [*chosen, *named] if isinstance(chosen, list | tuple) else named
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
         filters = super().get_list_filter(request)
