@@ -354,7 +354,7 @@ def test_no_screen_asks_for_each_row_of_those_whom_it_filters_for(
         with django_assert_max_num_queries(18, info=f"the list of {model.__name__}"):
             text_of(client_of_ours.get(list_url(model)))
     for model in (Alert, LogEntry, Run, ApiKey):
-        with django_assert_max_num_queries(21, info=f"a page of {model.__name__}"):
+        with django_assert_max_num_queries(22, info=f"a page of {model.__name__}"):
             text_of(client_of_ours.get(page_url(some[0][model])))
 
 

@@ -1,15 +1,18 @@
 """Backtests on the screens: their findings, shown where a version is approved; started by hand."""
 
 import datetime
+import uuid
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from memory.constraints import backtests
 from memory.constraints.models.backtests import (
     Backtest,
+    BacktestState,
     BacktestUser,
 )
 from memory.constraints.models.workspace_constraints import (
@@ -121,6 +124,27 @@ def test_its_page_tells_how_far_it_got_and_what_it_found(
     assert f'href="{page_url(user)}"' in page
     assert "Approve" not in words
     assert "Cancel" in words
+
+
+def test_its_page_asks_how_far_it_got_until_it_has_ended(
+    admin_client: Client, backtest: Backtest, client: Client
+) -> None:
+    address = reverse("admin:memory_backtest_progress", args=[backtest.pk])
+    page = text_of(admin_client.get(page_url(backtest)))
+    assert f'data-progress="{address}" data-working="1"' in page
+    assert "memory/progress.js" in page
+
+    first = admin_client.get(address).json()
+    Backtest.objects.update(state=BacktestState.FINISHED, finished_at=timezone.now())
+    last = admin_client.get(address).json()
+
+    assert first == {"text": "under way: 1 of 2 users", "working": True, "done": 1, "of": 2}
+    assert last == {"text": "finished: 1 of 2 users", "working": False, "done": 1, "of": 2}
+    assert "data-progress" not in text_of(admin_client.get(page_url(backtest)))
+    assert client.get(address).status_code == 302
+    assert admin_client.post(address).status_code == 405
+    nowhere = reverse("admin:memory_backtest_progress", args=[uuid.uuid4()])
+    assert admin_client.get(nowhere).status_code == 404
 
 
 def test_a_version_is_approved_from_its_backtest_once_it_has_finished(

@@ -168,6 +168,13 @@ def test_a_series_has_a_bar_beside_each_number(
     )
 
 
+def test_a_long_list_is_shown_in_part_and_counted(ask: Ask) -> None:
+    page = ask("list(range(5000))")
+
+    assert len(table_of(page)) == 201
+    assert "5,000 rows, of which the first 200 are shown" in shown(page)
+
+
 def test_what_is_too_large_names_the_limit(ask: Ask) -> None:
     page = ask("list(range(1_000_000))")
 
@@ -240,6 +247,26 @@ def test_what_cannot_be_asked_is_refused_and_kept_in_the_field(
     assert says in html.unescape(text_of_any(answer))
     assert "\u202e" not in text_of_any(answer)
     assert not Run.objects.filter(kind=RunKind.QUERY).exists()
+
+
+def test_a_number_that_is_none_has_no_bar(ask: Ask) -> None:
+    page = ask("[Decimal('sNaN'), Decimal(1)]")
+    assert page.status_code == 200
+    assert "sNaN" in shown(page)
+
+
+def test_a_query_that_waits_is_looked_for_ever_later_and_not_for_ever(
+    admin_client: Client, trips: MemoryUser
+) -> None:
+    url = admin_client.post(console(trips), {"code": "len(trips)"}).headers["Location"]
+    waits = []
+    while match := re.search(r'content="(\d+);url=([^"]*)"', text_of(admin_client.get(url))):
+        waits.append(int(match[1]))
+        url = console(trips) + html.unescape(match[2])
+    assert waits == sorted(waits)
+    assert (waits[:3], waits[-1], len(waits)) == ([2, 4, 8], 60, 15)
+    assert "reload this page" in shown(admin_client.get(url))
+    assert admin_client.get(url.replace("look=15", "look=-1e9")).status_code == 200
 
 
 def test_of_a_paused_user_nothing_is_waited_for(admin_client: Client, trips: MemoryUser) -> None:
@@ -550,6 +577,24 @@ def test_the_page_of_a_run_shows_where_the_time_went(ask: Ask, admin_client: Cli
 
 
 # -- From a query to a constraint --------------------------------------------------------------
+
+
+def test_a_query_becomes_the_beginning_of_a_constraint(
+    ask: Ask, admin_client: Client, trips: MemoryUser
+) -> None:
+    page = ask("[t for t in trips if t.cost > 500]")
+
+    address = re.search(
+        r'href="([^"]+)">Turn this query into a workspace constraint', text_of(page)
+    )
+    assert address is not None
+    form = admin_client.get(html.unescape(address[1])).context["adminform"].form
+    source = form["source"].value()
+    compile(source, "constraint", "exec")
+    assert "class Trip(Record):\n    cost: float\n" in source
+    assert "def check(today: datetime.date, trips: Sequence[Trip])" in source
+    assert "    # [t for t in trips if t.cost > 500]" in source
+    assert str(form["workspace"].value()) == str(trips.workspace_id)
 
 
 def test_the_query_is_not_told_to_who_may_not_see_runs(

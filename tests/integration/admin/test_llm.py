@@ -14,6 +14,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory.kernel import encryption
+from memory.kernel.admin import paging
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import environment
@@ -134,6 +135,16 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
     assert "Calls: 1 Tokens in: 0" in totals(outcome__exact="timeout")
     assert "Calls: 1 Tokens in: 400" in totals(purpose__exact="structure")
     assert "No rows match." in totals(outcome__exact="wrong_key")
+
+
+def test_more_calls_than_are_soon_added_up_are_left_to_the_ledger(
+    admin_client: Client, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "MAX_ROWS", 1)
+    call(workspace)
+    call(workspace)
+
+    assert "see model spending" in shown(admin_client.get(list_url(LlmCall)))
 
 
 def test_prompt_and_answer_are_for_those_who_may_read_them(

@@ -132,6 +132,13 @@ def test_nonsense_changes_nothing(admin_client: Client, lane: Lane, run: Run, ch
     assert run.status == RunStatus.DONE
 
 
+def test_an_unknown_action_and_no_choice_are_told(admin_client: Client, lane: Lane) -> None:
+    assert act(admin_client, "delete", f"records:{lane.pk}") == [
+        "Choose an action: retry or dismiss."
+    ]
+    assert act(admin_client, "try_again") == ["Nothing was done: select some work."]
+
+
 def test_who_may_not_see_alarms_does_not_see_it(staff: Callable[..., Client]) -> None:
     assert staff("view_run").get(url()).status_code == 403
 

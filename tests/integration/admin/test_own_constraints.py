@@ -191,6 +191,21 @@ def test_nobody_writes_over_what_came_meanwhile(
     assert "600" in read_file(trips.head, "constraints/dear.py")
 
 
+def test_of_two_that_wait_at_once_the_second_changes_nothing(
+    admin_client: Client, trips: MemoryUser, work: Callable[[], None]
+) -> None:
+    first = admin_client.post(address(trips), DEAR)
+    second = admin_client.post(address(trips), {**DEAR, "source": SOURCE.replace("Trips", "All")})
+    work()
+
+    assert "accepted" in shown(admin_client.get(first["Location"]))
+    refused_page = shown(admin_client.get(second["Location"]))
+    assert "has changed since you opened it" in refused_page
+    trips.refresh_from_db()
+    assert trips.head is not None
+    assert read_file(trips.head, "constraints/dear.py") == SOURCE
+
+
 def test_while_something_is_redacted_nothing_is_told_or_written(
     admin_client: Client, trips: MemoryUser
 ) -> None:

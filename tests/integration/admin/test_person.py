@@ -338,6 +338,17 @@ def test_what_is_foreseen_is_told_in_the_words_of_the_alert(
 # -- What goes on ----------------------------------------------------------------------------------
 
 
+@time_machine.travel(NOON, tick=False)
+def test_a_day_full_of_events_is_cut(admin_client: Client, user: MemoryUser) -> None:
+    forecast(user, *[("2026-12-01", "opens", "info")] * 30)
+
+    calendar = panel(admin_client, user)["calendar"]
+    [day] = [day for month in calendar.months for day in month.days]
+
+    assert len(list(day.listed)) == 21
+    assert list(day.listed)[-1] == "10 more events"
+
+
 def test_nothing_goes_on(admin_client: Client, idle: MemoryUser) -> None:
     assert admin_client.get(url("progress", idle)).json() == {
         "text": "Nothing is being processed.",

@@ -246,6 +246,16 @@ def test_what_differs_stands_beside_each_other() -> None:
     ]
 
 
+def test_what_is_the_same_is_folded() -> None:
+    same = "\n".join(f"line{number}" for number in range(100))
+    told = side_by_side(f"{same}\nx\n{same}", f"{same}\ny\n{same}")
+
+    assert told.count("<details>") == 2
+    assert "97 unchanged lines" in told
+    numbers = [row[0] for row in cells(told)]
+    assert numbers == [str(number) for number in range(1, 202)]
+
+
 def test_files_that_have_nothing_in_common_are_compared_in_no_time() -> None:
     old = "\n".join(f"a{number}" for number in range(20_000))
     new = "\n".join(f"b{number}" for number in range(20_000))
@@ -254,6 +264,12 @@ def test_files_that_have_nothing_in_common_are_compared_in_no_time() -> None:
 
     assert "more lines" in told
     assert len(told) < 2_000_000
+
+
+def test_a_deleted_and_a_new_file_have_one_side() -> None:
+    assert cells(side_by_side("", "a\n")) == [("", "", "1", "a")]
+    assert cells(side_by_side("a\n", "")) == [("1", "a", "", "")]
+    assert cells(side_by_side("<b>\u202e", "")) == [("1", "<b>\\u202e", "", "")]
 
 
 def test_a_hostile_version_of_one_line_is_compared() -> None:

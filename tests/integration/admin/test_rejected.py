@@ -13,7 +13,7 @@ from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff import access, audit
 from memory.kernel.staff.models import StaffAccess
 from memory.log.models.entries import EntryOutcome, LogEntry
-from tests.factories import reject
+from tests.factories import make_run, reject
 from tests.integration.admin.conftest import links_in, list_url, page_url, shown, text_of
 
 pytestmark = pytest.mark.django_db
@@ -58,6 +58,17 @@ def test_a_message_leads_to_the_rejected_entries(
         assert rejected_of(user) in links_in(text_of(admin_client.get(address)))
     attempts = text_of(admin_client.get(f"{list_url(DeliveryAttempt)}?q=ada"))
     assert f'href="{page_url(DeliveryAttempt.objects.get())}' in attempts
+
+
+def test_a_run_leads_to_what_it_rejected(
+    admin_client: Client, user: MemoryUser, event: AlertEvent
+) -> None:
+    user.refresh_from_db()
+    assert user.head is not None
+    run = make_run(user.head)
+    AlertEvent.objects.update(run=run)
+
+    assert rejected_of(user) in links_in(text_of(admin_client.get(page_url(run))))
 
 
 def test_an_endpoint_may_be_for_rejected_entries_alone(

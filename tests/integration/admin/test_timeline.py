@@ -20,7 +20,7 @@ from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.log.models.entries import LogEntry
 from memory.users import timeline
-from memory.users.timeline import KINDS, BadPlace, TimelinePage
+from memory.users.timeline import KINDS, BadPlace, TimelineEvent, TimelinePage
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint
@@ -122,6 +122,13 @@ def test_what_comes_meanwhile_moves_no_page(busy: MemoryUser) -> None:
     assert names(timeline.page(busy, everything(), before=first.older, limit=10)) == before
 
 
+def test_a_place_is_read_as_it_was_written(busy: MemoryUser) -> None:
+    def written(moment: TimelineEvent) -> bool:
+        return timeline.place_of(str(moment.place)) == moment.place
+
+    assert all(map(written, timeline.page(busy, everything()).moments))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -186,6 +193,31 @@ def test_kinds_are_chosen_by_checkboxes(
 
     assert {one.name for one in response.context["moments"]} == kinds
     assert {kind.name for kind, is_chosen in response.context["kinds"] if is_chosen} == kinds
+
+
+def test_the_next_page_keeps_the_chosen_kinds(admin_client: Client, busy: MemoryUser) -> None:
+    first = admin_client.get(f"{line_url(busy)}?kind=runs&kind=versions")
+    assert len(first.context["moments"]) == 50
+
+    second = admin_client.get(line_url(busy) + first.context["older"])
+
+    assert len(second.context["moments"]) == 10
+    assert second.context["older"] == ""
+    assert {one.name for one in second.context["moments"]} == {"runs", "versions"}
+    back = admin_client.get(line_url(busy) + second.context["newer"])
+    assert [one.what for one in back.context["moments"]] == [
+        one.what for one in first.context["moments"]
+    ]
+
+
+def test_a_day_is_jumped_to(admin_client: Client, user: MemoryUser) -> None:
+    for day in range(3):
+        version_at(user, day + 1, START + datetime.timedelta(days=day))
+
+    response = admin_client.get(f"{line_url(user)}?date=2026-03-02")
+
+    assert [one.at.day for one in response.context["moments"]] == [2, 1]
+    assert "Newer" in text_of(response)
 
 
 @pytest.mark.parametrize("query", ["before=x", "after=1,2,3", "date=yesterday", "date=2026-02-31"])
