@@ -70,7 +70,14 @@ def test_step_that_differs_or_cannot_be_pasted_is_noticed() -> None:
 # A whole demo is told first, which takes minutes where the machine is busy.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("page", "least"), [("README.md", 9), ("docs/tutorial.md", 25), ("docs/how-to.md", 25)]
+    ("page", "least"),
+    [
+        ("README.md", 9),
+        ("docs/tutorial.md", 25),
+        ("docs/how-to.md", 25),
+        ("docs/api.md", 5),
+        ("docs/python-client.md", 6),
+    ],
 )
 def test_every_step_answers_as_it_is_shown(server: dict[str, str], page: str, least: int) -> None:
     # Given a page, and a server as the page has one start it

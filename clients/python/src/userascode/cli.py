@@ -1,0 +1,261 @@
+"""The command line `userascode`: tables for people, and `--json` for programs."""
+
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from userascode import login
+from userascode._sync.client import Client
+from userascode._sync.user import User
+from userascode.base import Model
+from userascode.entries import fact, message, record
+from userascode.errors import UserAsCodeError
+
+
+class _Group(click.Group):
+    """Commands whose errors are told in one line, with status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except UserAsCodeError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--url", envvar="UAC_URL", help="Address of the server.")
+@click.option("--key", envvar="UAC_KEY", help="Key of the API; better set by `login`.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON, one a line.")
+@click.version_option(package_name="userascode")
+@click.pass_context
+def main(context: click.Context, url: str | None, key: str | None, as_json: bool) -> None:
+    """Use the memory of a UaC server."""
+    context.obj = _Session(url, key, as_json)
+
+
+class _Session:
+    """The server that the commands use, and how they print."""
+
+    def __init__(self, url: str | None, key: str | None, as_json: bool) -> None:
+        self.url, self.key, self.as_json = url, key, as_json
+
+    def client(self) -> Client:
+        """Return a client of the server that the options, the environment or a login name."""
+        stored = login.load()
+        return Client(self.url or stored.get("url"), self.key or stored.get("key"))
+
+    def user(self, user_id: str) -> User:
+        """Return a user of that server."""
+        return self.client().user(user_id)
+
+    def show(self, answer: Model, text: str) -> None:
+        """Print an answer: as JSON, or as the text for people."""
+        click.echo(_json(answer) if self.as_json else text)
+
+    def show_rows(self, answers: Iterable[Model], *columns: str) -> None:
+        """Print answers: as JSON, or as a table of some of their fields."""
+        if self.as_json:
+            for answer in answers:
+                click.echo(_json(answer))
+            return
+        table = Table(*columns)
+        for answer in answers:
+            table.add_row(*(_cell(getattr(answer, column)) for column in columns))
+        Console().print(table)
+
+
+session = click.make_pass_decorator(_Session)
+
+
+def _json(answer: Model) -> str:
+    return answer.model_dump_json(by_alias=True)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+@main.command("login")
+@click.option("--url", prompt="Address of the server")
+@click.option("--key", prompt="Key of the API", hide_input=True)
+def log_in(url: str, key: str) -> None:
+    """Keep the address and the key: in the system's keyring, or in a file of yours alone."""
+    with Client(url, key) as client:
+        client.users.list(page_size=1).all()
+    click.echo(f"Kept in {login.store(url, key)}.")
+
+
+@main.command()
+@click.argument("user_id")
+@click.argument("text", required=False)
+@click.option("--role", default="user", show_default=True, help="Who said the text.")
+@click.option("--fact", "is_fact", is_flag=True, help="The text is a fact about the user.")
+@click.option("--record", "typed", metavar="DOMAIN.CLASS", help="A record, by FIELD=VALUE.")
+@click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="VALUE: JSON or text.")
+@click.option("--wait", type=float, default=0, help="Seconds to wait until records are settled.")
+@session
+def add(
+    here: _Session,
+    user_id: str,
+    text: str | None,
+    role: str,
+    is_fact: bool,
+    typed: str | None,
+    fields: tuple[str, ...],
+    wait: float,
+) -> None:
+    """Append a message, a fact or a record to a user's log; `-` reads the text from stdin."""
+    if (text is None) == (typed is None):
+        raise click.UsageError("Give either TEXT or --record DOMAIN.CLASS.")
+    if typed is not None:
+        domain, _, name = typed.rpartition(".")
+        entry = record(domain or "general", name)
+        entry["data"] = dict(map(_field, fields))
+    else:
+        content = sys.stdin.read() if text == "-" else str(text)
+        entry = fact(content) if is_fact else message(content, role)
+    appended = here.user(user_id).add(entry, wait=wait)
+    here.show_rows(appended.entries, "seq", "kind", "state")
+
+
+def _field(text: str) -> tuple[str, Any]:
+    """Parse FIELD=VALUE; a value that is no JSON is a text."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise click.BadParameter(f"{text!r} has no '=': write FIELD=VALUE.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+@main.command()
+@click.argument("user_id")
+@click.argument("code")
+@click.option("--as-of", help="A day, a moment, an entry's number or a version (v7).")
+@session
+def query(here: _Session, user_id: str, code: str, as_of: str | None) -> None:
+    """Run Python on a user's records; print its value."""
+    answer = here.user(user_id).query(code, as_of=as_of)
+    here.show(answer, json.dumps(answer.value, ensure_ascii=False))
+
+
+@main.command()
+@click.argument("user_id")
+@click.argument("words")
+@click.option("--top-k", type=int, help="Number of hits.")
+@session
+def search(here: _Session, user_id: str, words: str, top_k: int | None) -> None:
+    """Find what was said about a user, by words and by meaning."""
+    here.show_rows(here.user(user_id).search(words, top_k=top_k).hits, "seq", "kind", "text")
+
+
+@main.command()
+@click.argument("user_id")
+@click.argument("message_text", metavar="[MESSAGE]", required=False)
+@click.option("--tokens", type=int, help="Maximum size.")
+@session
+def context(here: _Session, user_id: str, message_text: str | None, tokens: int | None) -> None:
+    """Print the text for an agent's prompt."""
+    answer = here.user(user_id).context(message_text, tokens=tokens)
+    here.show(answer, answer.text)
+
+
+@main.command()
+@click.argument("user_id", required=False)
+@click.option("--state", help="Only alerts in this state, such as open.")
+@click.option("--follow", is_flag=True, help="Print alerts as they happen, until Ctrl-C.")
+@click.option("--after", default="now", show_default=True, help="Follow from this event; 0: all.")
+@click.option("--count", type=int, help="Stop following after so many.")
+@session
+def alerts(
+    here: _Session,
+    user_id: str | None,
+    state: str | None,
+    follow: bool,
+    after: str,
+    count: int | None,
+) -> None:
+    """List the alerts of a user, or of the whole workspace."""
+    of = here.user(user_id).alerts if user_id else here.client().alerts
+    if not follow:
+        here.show_rows(of.list(state=state), "user_id", "severity", "state", "message")
+        return
+    for alert in itertools.islice(of.stream(after=after, state=state), count):
+        here.show(alert, f"{alert.user_id}  {alert.severity}  {alert.state}  {alert.message}")
+
+
+@main.group()
+def constraints() -> None:
+    """Read and write a user's constraints as files: NAME.py, and its tests test_NAME.py."""
+
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@constraints.command("pull")
+@click.argument("user_id")
+@click.argument("folder", type=FOLDER)
+@session
+def pull_constraints(here: _Session, user_id: str, folder: Path) -> None:
+    """Write all constraints of a user into a folder."""
+    of = here.user(user_id).constraints
+    folder.mkdir(parents=True, exist_ok=True)
+    for summary in of.list():
+        constraint = of.get(summary.name)
+        (folder / f"{summary.name}.py").write_text(constraint.source)
+        (folder / f"test_{summary.name}.py").write_text(constraint.tests)
+        click.echo(summary.name)
+
+
+@constraints.command("push")
+@click.argument("user_id")
+@click.argument("folder", type=FOLDER)
+@session
+def push_constraints(here: _Session, user_id: str, folder: Path) -> None:
+    """Write the constraints of a folder; ends at the first that the gate refuses."""
+    of = here.user(user_id).constraints
+    for tests in sorted(folder.glob("test_*.py")):
+        name = tests.stem.removeprefix("test_")
+        source = (folder / f"{name}.py").read_text()
+        decision = of.put(name, source=source, tests=tests.read_text())
+        here.show(decision, f"{name}: live in version {decision.version}")
+
+
+@constraints.command("test")
+@click.argument("user_id")
+@click.argument("name")
+@click.option("--at", help="The day or moment that the constraint takes for now.")
+@session
+def try_constraint(here: _Session, user_id: str, name: str, at: str | None) -> None:
+    """Print what a constraint would alert; opens no alert."""
+    answer = here.user(user_id).constraints.run(name, at=at)
+    here.show_rows(answer.alerts, "severity", "message")
+
+
+@main.command("import")
+@click.argument("user_id")
+@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@session
+def import_project(here: _Session, user_id: str, source: Path) -> None:
+    """Import a project for a user: a folder of Python files, or a zip."""
+    if source.is_dir():
+        paths = (Path(folder) / name for folder, _, names in os.walk(source) for name in names)
+        files = {
+            path.relative_to(source).as_posix(): path.read_text()
+            for path in paths
+            if path.suffix == ".py"
+        }
+        decision = here.user(user_id).import_project(files)
+    else:
+        decision = here.user(user_id).import_project(source.read_bytes())
+    here.show(decision, f"imported as version {decision.version}")

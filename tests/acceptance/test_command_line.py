@@ -1,0 +1,101 @@
+"""The command `userascode` against a whole server."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from userascode import Client
+from userascode.cli import main
+
+from deploy.embedded.system import System
+from tests.api_tour import RULE, TESTS, key_of
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def key(system: System) -> str:
+    return key_of(system, "command line")
+
+
+@pytest.fixture
+def run(system: System, key: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the command in a home of its own, after a login."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("UAC_URL", "UAC_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str, status: int = 0) -> Result:
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == status, result.output
+        return result
+
+    run("login", "--url", system.base_url, "--key", key)
+    return run
+
+
+def test_login_keeps_the_key_for_the_user_alone(run: Run, tmp_path: Path, key: str) -> None:
+    [kept] = tmp_path.rglob("login.json")
+
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert json.loads(kept.read_text())["key"] == key
+
+
+def test_a_wrong_key_is_refused(run: Run, system: System) -> None:
+    refused = run("login", "--url", system.base_url, "--key", "uac_wrong", status=1)
+
+    assert refused.output.startswith("Error: ")
+
+
+def test_what_is_added_is_queried_found_and_alerted(
+    run: Run, system: System, key: str, tmp_path: Path
+) -> None:
+    # Given a user, and records by the command line
+    Client(system.base_url, key).users.create("cli")
+    task = ("--record", "work.Task", "--set", "name=report", "--set", "days=3", "--wait", "60")
+    run("add", "cli", *task)
+    run("add", "cli", "The report is for Grace.")
+    # When they are asked for
+    value = run("query", "cli", "[task.days for task in tasks]")
+    found = run("--json", "search", "cli", "Grace")
+    context = run("context", "cli", "Who is the report for?", "--tokens", "500")
+    # Then the answers are there
+    assert json.loads(value.output) == [3]
+    assert json.loads(found.output.splitlines()[0])["seq"] == 2
+    assert "Grace" in context.output
+    # And a constraint is pushed, tried, pulled, and alerts
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "late.py").write_text(RULE)
+    (rules / "test_late.py").write_text(TESTS)
+    run("constraints", "push", "cli", str(rules))
+    tried = run("--json", "constraints", "test", "cli", "late")
+    run("constraints", "pull", "cli", str(tmp_path / "pulled"))
+    followed = run("alerts", "cli", "--follow", "--after", "0", "--count", "1")
+    assert json.loads(tried.output)["message"] == "report is 3 days late"
+    assert (tmp_path / "pulled" / "late.py").read_text() == RULE
+    assert "report is 3 days late" in followed.output
+
+
+def test_a_folder_is_imported(run: Run, system: System, key: str, tmp_path: Path) -> None:
+    Client(system.base_url, key).users.create("cli-import")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pets.py").write_text(
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Pet:\n    name: str\n\n\n"
+        "pets = [Pet('Rex')]\n"
+    )
+
+    run("import", "cli-import", str(folder))
+
+    assert json.loads(run("query", "cli-import", "pets[0].name").output) == "Rex"
+
+
+def test_an_error_is_one_line_with_the_fix(run: Run) -> None:
+    failed = run("query", "nobody", "1", status=1)
+
+    assert failed.output.startswith("Error: ")
+    assert "Traceback" not in failed.output
