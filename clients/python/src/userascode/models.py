@@ -1328,7 +1328,7 @@ class Merge(Model):
     finished_at: datetime.datetime | None = None
 
 
-NameEnum: TypeAlias = Literal["manifest", "alerts", "state", "facts", "archive"] | str
+NameEnum: TypeAlias = Literal["manifest", "alerts", "state", "facts", "archive", "timeline"] | str
 
 
 class NamedEntry(Model):
