@@ -500,4 +500,5 @@ def test_an_account_without_workspaces_is_told_so_instead_of_empty_lists(
     assert "sees no workspace, without content" in words
     assert "There are no live alerts" not in words
     assert "No open alerts" not in words
+    assert "Nothing in this period" not in words
     assert "Your account sees no workspace" in shown(client.get(list_url(Alert)))
