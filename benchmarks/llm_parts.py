@@ -3,9 +3,7 @@
 import json
 import os
 import statistics
-import string
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +26,7 @@ from benchmarks.harness import (
     new_client,
     run_on,
 )
+from benchmarks.scores import token_f1
 from deploy.embedded.system import System
 from memory.kernel import encryption
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
@@ -337,15 +336,3 @@ def locomo_score(question: Mapping[str, Any], said: str) -> float:
         best = (max(token_f1(part, one) for part in parts) for one in gold.split(","))
         return statistics.fmean(best)
     return token_f1(said, gold.partition(";")[0] if category == 3 else gold)
-
-
-def token_f1(said: str, gold: str) -> float:
-    """Return the harmonic mean of precision and recall over the words of two texts."""
-    left, right = _words(said), _words(gold)
-    same = (left & right).total()
-    return 2 * same / (left.total() + right.total()) if same else 0.0
-
-
-def _words(text: str) -> Counter[str]:
-    plain = text.lower().translate(str.maketrans("", "", string.punctuation))
-    return Counter(word for word in plain.split() if word not in ("a", "an", "the", "and"))

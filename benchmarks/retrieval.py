@@ -252,15 +252,21 @@ def returned_turns(conversation: Conversation, words: Mapping[int, int]) -> set[
 
 
 def bm25(conversation: Conversation) -> Search:
-    """Return a search of chunks by BM25 (k1 1.2, b 0.75) with stemmed words, without stop words."""
+    """Return a search of chunks by BM25."""
+    chunks = list(chunks_of(conversation))
+    scores = bm25_scores([text_of(conversation, chunk) for chunk in chunks])
+    return lambda question, budget: packed(conversation, chunks, scores(question), budget)
+
+
+def bm25_scores(texts: Sequence[str]) -> Callable[[str], list[float]]:
+    """Return a function that scores texts by BM25 (k1 1.2, b 0.75): stemmed, no stop words."""
     from memory.recall.search.words import terms
 
-    chunks = list(chunks_of(conversation))
-    counts = [Counter(terms(text_of(conversation, chunk))) for chunk in chunks]
+    counts = [Counter(terms(text)) for text in texts]
     having = Counter(term for count in counts for term in count)
     average = statistics.mean(count.total() for count in counts)
     rarity = {
-        term: math.log(1 + (len(chunks) - number + 0.5) / (number + 0.5))
+        term: math.log(1 + (len(texts) - number + 0.5) / (number + 0.5))
         for term, number in having.items()
     }
 
@@ -272,11 +278,11 @@ def bm25(conversation: Conversation) -> Search:
             if term in count
         )
 
-    def search(question: str, budget: int) -> set[int]:
+    def scores(question: str) -> list[float]:
         asked = terms(question)
-        return packed(conversation, chunks, [score(count, asked) for count in counts], budget)
+        return [score(count, asked) for count in counts]
 
-    return search
+    return scores
 
 
 def ts_rank(system: System, conversation: Conversation) -> Search:

@@ -9,7 +9,8 @@ import pytest
 from benchmarks.analytical import equals_gold
 from benchmarks.gate_programs import satisfies
 from benchmarks.llm import calls_expected, conversation, read_cases
-from benchmarks.llm_parts import locomo_score, token_f1
+from benchmarks.llm_parts import locomo_score
+from benchmarks.scores import token_f1
 
 
 @pytest.mark.parametrize(
