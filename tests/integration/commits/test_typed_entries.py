@@ -16,7 +16,7 @@ from memory.operations.verification import problems
 from memory.project import compile_record
 from memory.versions.models.checkpoints import Bytecode, Checkpoint
 from tests.integration.commits.conftest import Append, Records, Source, trip
-from tests.steps import append_texts, head_of
+from tests.steps import append_texts
 from workers import tasks
 from workers.commits import typed_entries
 from workers.findings import Check, Finding, Verdict
@@ -45,19 +45,6 @@ def test_an_entry_becomes_a_record_that_names_it(
     assert "starts_on: datetime.date" in source_of("domains/travel/schema.py")
     assert "trips: 1 Trip" in source_of("manifest.py")
     assert list(problems(user)) == []
-
-
-def test_the_domain_is_general_unless_named(checkpoint: Append, fields_of: Records) -> None:
-    checkpoint({"type": "Person", "key": "eve", "data": {"name": "Eve"}})
-
-    assert fields_of("general.people") == {"eve": {"name": "Eve"}}
-
-
-def test_a_batch_is_one_checkpoint(user: MemoryUser, checkpoint: Append) -> None:
-    checkpoint(*(trip(f"city {number}") for number in range(20)))
-
-    assert Checkpoint.objects.filter(user=user).count() == 1
-    assert entry_log.coverage(user).covered == 20
 
 
 def test_the_same_key_updates_and_keeps_what_is_not_said(
@@ -121,17 +108,6 @@ def test_misfit_values_are_set_aside_and_named_in_outcome_and_event(
     assert found["d"]["set_aside"] == {"days": [5]}
     (event,) = AlertEvent.objects.filter(user=user)
     assert (event.kind, event.entries) == ("set_aside", [seqs[0], seqs[2]])
-
-
-def test_a_batch_of_nothing_but_clashes_makes_no_version(
-    user: MemoryUser, checkpoint: Append, verdicts: Verdicts
-) -> None:
-    checkpoint(trip(key="a", days=3))
-    checkpoint({**trip(key="b"), "type": "Hotel", "collection": "trips"})
-
-    assert head_of(user).version == 1
-    assert verdicts()[2][0] == "rejected"
-    assert not Lane.objects.filter(user=user, due_at__isnull=False).exists()
 
 
 def test_messages_wait_and_are_counted(user: MemoryUser, checkpoint: Append) -> None:

@@ -16,7 +16,6 @@ from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run
 from tests.integration.commits.conftest import Records
 from tests.integration.imports.conftest import Import, report
-from workers import tasks
 from workers.findings import Verdict
 from workers.gate import judging
 from workers.sandbox import limits
@@ -99,14 +98,6 @@ def test_a_module_becomes_collections_references_and_parts(
     # and what is no record is kept by its name.
     (rest,) = fields_of("memory.variables").values()
     assert rest["notes"] == ["one", "two"]
-
-
-def test_converted_types_are_reported(import_files: Import) -> None:
-    notes = report(import_files(MODULE))["notes"]
-    said = {(note["place"], note["message"]) for note in notes}
-    assert ("Address.tags", "set to list, in sorted order") in said
-    assert ("Trip.stops", "tuple to list") in said
-    assert ("Trip.extra", "dict to an object") in said
 
 
 def test_records_cite_the_entry_of_the_import(import_files: Import, user: MemoryUser) -> None:
@@ -385,10 +376,3 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
     assert user.head is not None
     assert user.head.seen_seq == 2
     assert "sources=(2,)" in checkpoints.read_file(user.head, "domains/memory/state.py")
-
-
-def test_a_run_that_is_repeated_imports_once(import_files: Import, user: MemoryUser) -> None:
-    run = import_files(MODULE)
-    tasks.work("runs", str(run.pk))
-    assert Checkpoint.objects.filter(user=user).count() == 1
-    assert LogEntry.objects.filter(user=user).count() == 1

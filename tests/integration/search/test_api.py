@@ -4,8 +4,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from memory.kernel.admission import slots
@@ -16,7 +14,6 @@ from memory.log.models.entries import EntryKind
 from memory.recall.models import SearchIndex
 from memory.recall.search import index, index_maintenance
 from memory.recall.search.documents import documents_of
-from tests.conftest import finish_work
 from tests.integration.search.conftest import Say, index_all, redact
 from tests.slots import free_slots
 
@@ -249,27 +246,3 @@ def test_more_than_a_search_may_index_waits_for_a_worker(
     assert SearchIndex.objects.get(user=user).due_at is not None
     index_all(user)
     assert len(api.post(URL, {"query": "puppy"}).data["hits"]) == 3
-
-
-def test_unindexed_tail_is_built_once_per_search(
-    api: APIClient, user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given records that refer to each other, which are looked for in a second look at the index
-    record = {"kind": "record", "domain": "travel"}
-    entries = [
-        {**record, "type": "City", "key": "rome", "data": {"name": "Rome"}},
-        {**record, "type": "Trip", "key": "a", "data": {"city": "rome", "cost": 5}},
-    ]
-    assert api.post("/v1/users/ada/entries/", {"entries": entries}).status_code == 202
-    finish_work()
-    built, live = Counter[str](), index._live
-
-    def counted(*what: Any) -> Any:
-        built["tails"] += 1
-        return live(*what)
-
-    monkeypatch.setattr(index, "_live", counted)
-    with CaptureQueriesContext(connection) as asked:
-        assert api.post(URL, {"query": "Rome"}).data["hits"]
-    assert sum("memory_searchblock" in query["sql"] for query in asked) == 2
-    assert built["tails"] == 1

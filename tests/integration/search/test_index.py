@@ -22,7 +22,6 @@ from tests.integration.search.conftest import (
     texts,
 )
 from workers import tasks
-from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -49,17 +48,6 @@ def test_long_texts_are_announced_however_few(user: MemoryUser, say: Say) -> Non
     tasks.work("indexes", user.pk)
 
     assert [(one.first_seq, one.last_seq) for one in segments_of(user)] == [(1, 2)]
-
-
-def test_unannounced_index_is_dispatched(
-    user: MemoryUser, say_all: SayAll, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[tuple[str, object]] = []
-    monkeypatch.setattr(dispatching, "send_hint", lambda kind, key, **_: sent.append((kind, key)))
-    say_all(["a puppy"] * announcing.TAIL)
-
-    assert dispatching.dispatch()["indexes"] == 1
-    assert ("indexes", user.pk) in sent
 
 
 def test_segments_are_few_and_cover_the_log(

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
@@ -213,22 +211,6 @@ class TestRecords:
             4: ("current", None),
         }
         assert told(search("server web", as_of="3")) == [(3, "current", None)]
-
-    def test_however_long_the_history_as_many_statements_are_run(
-        self, tell: Tell, search: Search
-    ) -> None:
-        def statements() -> int:
-            with CaptureQueriesContext(connection) as asked:
-                assert search("server web")
-            return len(asked)
-
-        tell(*(record("Server", "web", ssh_port=port) for port in range(2)))
-        search("server web")
-        few = statements()
-        tell(*(record("Server", "web", ssh_port=port) for port in range(2, 8)))
-        tell(*(record("Server", f"web {n}", ssh_port=n) for n in range(6)))
-
-        assert statements() <= few
 
 
 class TestFacts:

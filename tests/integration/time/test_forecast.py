@@ -13,7 +13,6 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory.alerts.models.alerts import Alert, AlertEvent
-from memory.constraints import forecasts
 from memory.constraints.models.forecasts import Forecast
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -402,21 +401,6 @@ def test_sleeping_user_runs_daily_once_forecasts_are_off(
         settings.UAC_FORECAST_DAYS = 0
         assert dispatching.dispatch()["overslept"] == 1
         assert due(user) == datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
-
-
-def test_a_forecast_is_made_at_once_where_no_run_waits(
-    user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hints: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(forecasts, "hint", lambda *told, **_: hints.append(told))
-    settle(user, {"home_notice": NOTICE})
-    work()
-    assert hints == [("forecasts", user.pk)]
-
-    first = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
-    runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
-    tasks.work("runs", str(first.pk))
-    assert len(hints) == 1, "runs go first"
 
 
 def test_forecasts_come_after_all_runs(user: MemoryUser, work: Work) -> None:

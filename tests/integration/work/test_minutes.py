@@ -109,15 +109,6 @@ def test_user_with_constraint_on_the_moment_runs_again_in_minutes(
     assert triggers(busy)[-1] == RunTrigger.INSTANT
 
 
-def test_runs_by_minutes_find_changes_between_daily_runs(busy: MemoryUser, work: Work) -> None:
-    # The overlap begins at 11:00 in Berlin; it is critical from a day before.
-    for moment, severity in ((115, "warning"), (120, "critical")):
-        with time_machine.travel(MORNING + minutes(moment), tick=False):
-            dispatching.dispatch()
-            work()
-        assert Alert.objects.get(user=busy).severity == severity
-
-
 def test_after_a_long_silence_it_is_not_caught_up_with(busy: MemoryUser, work: Work) -> None:
     with time_machine.travel(MORNING + minutes(5), tick=False):
         dispatching.dispatch()
@@ -135,17 +126,6 @@ def test_the_daily_hour_is_the_daily_run_even_if_it_is_seen_late(
         work()
     assert triggers(busy)[-1] == RunTrigger.DAILY
     assert due(busy) == TOMORROW + minutes(7)
-
-
-def test_a_run_does_not_take_the_place_of_the_daily_one_that_is_due(
-    busy: MemoryUser, work: Work
-) -> None:
-    MemoryUser.objects.filter(pk=busy.pk).update(constraints_due_at=TOMORROW)
-    with time_machine.travel(TOMORROW, tick=False):
-        tell_appointments(busy)
-        work()
-        assert due(busy) == TOMORROW
-        assert dispatching.dispatch()["daily"] == 1
 
 
 def test_the_clock_stops_where_there_is_nothing_to_run_and_goes_on_when_there_is(

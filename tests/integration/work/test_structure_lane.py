@@ -112,14 +112,6 @@ def test_work_is_due_when_nothing_has_come_for_a_while(
     assert (lane_of(user).waiting, lane_of(user).waiting_since) == (2, START)
 
 
-def test_work_is_due_when_the_oldest_has_waited_long_enough(user: MemoryUser, clock: Clock) -> None:
-    for _ in range(4):
-        say(user)
-        clock.shift(40)
-
-    assert due_in(user) == 150
-
-
 def test_work_is_due_at_once_when_enough_entries_wait(user: MemoryUser, clock: Clock) -> None:
     say(user, 4)
     assert due_in(user) == 60
@@ -163,16 +155,6 @@ def test_due_work_is_not_delayed_by_later_entries(
     assert lane_of(user).waiting == 11
 
 
-def test_an_entry_that_was_sent_before_changes_nothing(user: MemoryUser, clock: Clock) -> None:
-    say(user, idempotency_key="once")
-
-    clock.shift(30)
-    say(user, idempotency_key="once")
-
-    assert due_in(user) == 60
-    assert lane_of(user).waiting == 1
-
-
 def test_a_workspace_may_have_a_schedule_of_its_own(
     user: MemoryUser, workspace: Workspace, clock: Clock
 ) -> None:
@@ -190,18 +172,6 @@ def test_a_workspace_may_have_a_schedule_of_its_own(
 
 
 # -- Giving it back ----------------------------------------------------------------------------
-
-
-def test_when_all_is_settled_nothing_is_due(user: MemoryUser) -> None:
-    seqs = say(user, 5)
-    lane = claimed(user)
-    settle(user, *seqs)
-
-    assert not lanes.release(lane)
-
-    after = lane_of(user)
-    assert (after.due_at, after.waiting, after.waiting_since) == (None, 0, None)
-    assert (after.lease_owner, after.attempts) == ("", 0)
 
 
 def test_entries_arriving_during_work_start_a_new_wait(user: MemoryUser, clock: Clock) -> None:

@@ -192,15 +192,6 @@ def test_collections_and_singletons_share_the_room_of_state_py() -> None:
     assert Project.from_files(render(project)) == project
 
 
-def test_an_update_leaves_a_record_where_it_is_however_large_it_becomes() -> None:
-    project = trips_project(2)
-
-    update(project, "trip-1", source=9, to="x" * 100_000)
-
-    assert project.find(RecordId("travel", "trips", "trip-1")) == Location(STATE)
-    assert Project.from_files(render(project)) == project
-
-
 def test_records_go_on_in_insertion_order_and_are_never_rebalanced() -> None:
     store = Store(trips_project(700))
     paths = sorted(path for path in store.files if "trips_" in path)
@@ -340,19 +331,6 @@ def test_a_change_says_what_became_of_every_record() -> None:
         2,
         3,
     ]
-
-
-def test_a_change_that_comes_to_nothing_changes_no_file() -> None:
-    store = Store(trips_project(3))
-    project = store.open()
-
-    edit(project, **trip(4))
-    retire(project, "trip-4")
-    change = project.change()
-
-    assert change.files == {}
-    # But the key is used up, and whoever keeps the index of keys must know.
-    assert change.transient == [RecordId("travel", "trips", "trip-4")]
 
 
 def test_an_update_from_1_to_true_is_a_change() -> None:

@@ -241,14 +241,6 @@ def test_a_new_field_is_optional_and_a_missing_one_becomes_so() -> None:
     assert annotations(project) == {"a": "int", "b": "int | None", "c": "list[ThingC] | None"}
 
 
-def test_nested_classes_evolve_in_the_same_way() -> None:
-    project = learned({"x": {"a": 1, "b": 2}})
-
-    remember(project, "Thing", {"x": {"a": 1.5, "c": "new"}}, seq=2)
-
-    assert annotations(project, "ThingX") == {"a": "float", "b": "int | None", "c": "str | None"}
-
-
 @pytest.mark.parametrize(
     ("type_", "value", "stored"),
     [
@@ -472,13 +464,6 @@ def test_an_update_that_says_nothing_new_still_counts_as_a_source(known: Project
     assert record
     assert record.sources == (5, 9)
     assert known.change().updated == [RecordId("life", "things", "k")]
-
-
-def test_a_number_written_otherwise_is_a_change(known: Project) -> None:
-    assert compiled(known, {"x": 1.0}) == [
-        WidenField("life", "Thing", "x", "float"),
-        Update("life", "things", "k", {"x": 1.0}, (9,)),
-    ]
 
 
 def test_an_update_evolves_the_schema_but_makes_nothing_optional(known: Project) -> None:
