@@ -20,8 +20,8 @@ from typing import Any
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client, Row, expect, new_client, parser, percentiles, report, until
-from benchmarks.serving import serving
 from deploy.demo import person
+from deploy.embedded.http import serve_json
 from deploy.embedded.system import running_system
 
 RUNNERS = ("docker", "process")
@@ -78,13 +78,14 @@ def receiving() -> Iterator[Receiver]:
     """Run a webhook receiver on a free port of this machine."""
     arrived: dict[str, float] = {}
 
-    def receive(body: bytes) -> None:
+    def receive(body: bytes) -> tuple[int, None]:
         at = time.monotonic()
         message = json.loads(body)
         if message["type"] == "alert.opened":
             arrived.setdefault(message["data"]["user_id"], at)
+        return 200, None
 
-    with serving(receive) as url:
+    with serve_json(receive) as url:
         yield Receiver(url, arrived)
 
 

@@ -10,16 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import django
 
+from deploy.embedded.http import ApiClient
 from deploy.embedded.services import Services, running_services
 from deploy.embedded.system import System, running_system
 from tests.waiting import scaled, slowness
@@ -278,12 +276,8 @@ def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     sys.stdout.flush()
 
 
-@dataclass(frozen=True)
-class Client:
-    """An API client with one key. Its requests return the status and the decoded body."""
-
-    base_url: str
-    key: str
+class Client(ApiClient):
+    """An API client with one key, for requests that may take long on a slow machine."""
 
     def get(self, path: str) -> tuple[int, Any]:
         """GET a path below /v1/."""
@@ -297,26 +291,13 @@ class Client:
         self,
         method: str,
         path: str,
-        body: Any = None,
+        body: object = None,
         *,
         headers: Mapping[str, str] | None = None,
+        timeout: float = 120,
     ) -> tuple[int, Any]:
-        """Send a request; an error status is returned instead of being raised."""
-        request = urllib.request.Request(
-            f"{self.base_url}/v1/{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={
-                "Authorization": f"Bearer {self.key}",
-                "Content-Type": "application/json",
-                **(headers or {}),
-            },
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=scaled(120)) as response:
-                return response.status, json.loads(response.read() or b"null")
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read() or b"null")
+        """Send a request; the time limit is scaled by how slow this machine is."""
+        return super().request(method, path, body, headers=headers, timeout=scaled(timeout))
 
     def finished(self, run_id: str, seconds: float = 120) -> Any:
         """Wait until a run is done, and return it.

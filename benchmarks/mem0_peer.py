@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.serving import serving
+from deploy.embedded.http import serve_json
 
 KEY = "sk-of-the-benchmark"
 # The number of dimensions of mem0's default embedding model.
@@ -55,7 +55,7 @@ def mem0(embed: Embed, dimensions: int, model_url: str = "http://127.0.0.1:9/v1"
         from mem0 import Memory  # type: ignore[import-untyped]
 
         peer = Peer(None)
-        with serving(lambda body: _embeddings(embed, peer, body)) as embeddings_url:
+        with serve_json(lambda body: (200, _embeddings(embed, peer, body))) as embeddings_url:
             config = {
                 "llm": {
                     "provider": "openai",

@@ -15,10 +15,10 @@ from cryptography.fernet import Fernet
 
 from deploy.demo import person, recorded_model
 from deploy.demo.calls import calls_in
-from deploy.demo.client import Client, UnexpectedAnswer
 from deploy.demo.screen import Screen
 from deploy.demo.story import ModelStopped, Story
 from deploy.embedded.folder import AlreadyRunning, kept, usable_folder
+from deploy.embedded.http import ApiClient, UnexpectedAnswer
 from deploy.embedded.process import ProcessFailed
 from deploy.embedded.system import System, running_system
 
@@ -135,7 +135,7 @@ def _tell(system: System, screen: Screen) -> Story:
     screen.line(f"data and logs    {folder}")
 
     story = Story(
-        client=Client(system.base_url, api_key),
+        client=ApiClient(system.base_url, api_key),
         screen=screen,
         check=system.check,
         calls=lambda: calls_in(system.services.postgres.runtime_url),

@@ -12,13 +12,13 @@ that shows other entries. Numbers and dates in a recording are filled in on repl
 import datetime
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from deploy.embedded.http import serve_json
 
 NAME = "openai:recorded-for-the-demo"
 FOLDER = Path(__file__).parent / "recordings"
@@ -97,38 +97,16 @@ def recorded_model() -> Iterator[str]:
     """Serve recorded responses on a 127.0.0.1 port until the context ends; yield the base URL."""
     known = recordings()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def respond(asked: bytes) -> tuple[int, Any]:
+        try:
+            return 200, _completion(asked, answer(json.loads(asked), known))
+        except (UnknownQuestion, ValueError, LookupError, TypeError, StopIteration) as error:
+            known_error = isinstance(error, UnknownQuestion)
+            message = str(error) if known_error else f"not understood: {error!r}"
+            return 400, {"error": {"message": message, "type": "invalid_request_error"}}
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
-        def do_POST(self) -> None:
-            asked = self.rfile.read(int(self.headers.get("content-length", 0)))
-            try:
-                calls = answer(json.loads(asked), known)
-            except (UnknownQuestion, ValueError, LookupError, TypeError, StopIteration) as error:
-                known_error = isinstance(error, UnknownQuestion)
-                message = str(error) if known_error else f"not understood: {error!r}"
-                status, told = 400, {"error": {"message": message, "type": "invalid_request_error"}}
-            else:
-                status, told = 200, _completion(asked, calls)
-            content = json.dumps(told).encode()
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-    ).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve_json(respond) as url:
+        yield url
 
 
 def _shown(question: str) -> list[Shown]:

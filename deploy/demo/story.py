@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 from deploy.demo import person, recorded_model
 from deploy.demo.calls import Calls
-from deploy.demo.client import Client
 from deploy.demo.person import Entry, ExpectedAlert
 from deploy.demo.screen import Screen
+from deploy.embedded.http import ApiClient
 
 _PATIENCE_SECONDS = 240
 # A real model takes longer and needs more than one call.
@@ -36,7 +36,7 @@ class Story:
     changes, and `runners` the kinds of sandboxes that answered the questions.
     """
 
-    client: Client
+    client: ApiClient
     screen: Screen
     check: Callable[[], None]
     calls: Callable[[], list[Calls]]

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from deploy.demo import person
-from deploy.demo.client import Client
 from deploy.demo.recorded_model import recorded_model
+from deploy.embedded.http import ApiClient
 from deploy.embedded.process import free_port
 from tests.llm_server import KEY, llm_server, status
 from tests.processes import Process, gone
@@ -155,9 +155,9 @@ def variables_in(output: str) -> dict[str, str]:
     return dict(one.split("=", 1) for one in line.split())
 
 
-def client_of(output: str) -> Client:
+def client_of(output: str) -> ApiClient:
     variables = variables_in(output)
-    return Client(variables["UAC_URL"], variables["UAC_KEY"])
+    return ApiClient(variables["UAC_URL"], variables["UAC_KEY"])
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from deploy.demo import person, story
-from deploy.demo.client import Client
 from deploy.demo.screen import Screen
 from deploy.demo.story import Story
+from deploy.embedded.http import ApiClient
 
 
 def alert(constraint: str, state: str, *entries: int) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def alert(constraint: str, state: str, *entries: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Recorded(Client):
+class Recorded(ApiClient):
     """Answers as a server would, without one."""
 
     answers: dict[str, Any] = field(default_factory=dict)
