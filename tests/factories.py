@@ -11,8 +11,8 @@ from memory.kernel.canonical import git_blob_id, sha256
 from memory.kernel.models.users import MemoryUser
 from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
 from memory.log import entry_log
-from memory.log.entry_log import PAYLOAD_FIELDS, Draft
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.entry_log import Draft
+from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, LogEntry
 from memory.log.models.redactions import Redaction
 from memory.project import Outline
 from memory.versions.models.checkpoints import Blob, Checkpoint, Origin

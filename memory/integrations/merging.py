@@ -23,7 +23,7 @@ from memory.kernel.users import final
 from memory.kernel.work import leases
 from memory.kernel.work.hints import hint
 from memory.log import copies, entry_log, lanes
-from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.merges import CopiedEntries, Merge
 from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
@@ -211,7 +211,7 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
 def _draft(
     entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, str]
 ) -> entry_log.Draft:
-    payload = {name: getattr(entry, name) for name in entry_log.PAYLOAD_FIELDS}
+    payload = {name: getattr(entry, name) for name in PAYLOAD_FIELDS}
     data = entry.data
     seq = _named(entry)
     if data and seq and seq in became and nameless.get(seq) == data["type"]:

@@ -22,21 +22,9 @@ from memory.kernel.users import refuse_merged
 from memory.kernel.work.hints import hint
 from memory.log import batching
 from memory.log.lanes import KINDS
-from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import RecordEntry
 from memory.project.names import DEFAULT_DOMAIN
-
-PAYLOAD_FIELDS = (
-    "content",
-    "data",
-    "metadata",
-    "session_id",
-    "role",
-    "speaker",
-    "agent_id",
-    "source",
-    "idempotency_key",
-)
 
 
 def _octets(column: str) -> Any:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work.hints import hint
 from memory.log import copies, entry_log, lanes
-from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
 from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunTrigger
@@ -124,7 +124,7 @@ def clear_content(user_pk: int, entries: QuerySet[LogEntry], now: datetime.datet
     freed = sum(len(entry_log.payload(entry)) for entry in entries.iterator(chunk_size=100))
     MemoryUser.objects.filter(pk=user_pk).update(log_bytes=F("log_bytes") - freed)
     return entries.update(
-        **dict.fromkeys((*entry_log.PAYLOAD_FIELDS, "salt")),
+        **dict.fromkeys((*PAYLOAD_FIELDS, "salt")),
         redacted_at=Greatest(now, F("recorded_at")),
     )
 

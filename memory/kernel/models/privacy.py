@@ -160,11 +160,6 @@ def _lease_columns(model: Model) -> set[str]:
 # -- Whose rows --------------------------------------------------------------------------------
 
 
-def is_user(model: Any) -> bool:
-    """Return whether this is the model of users, which no module below it may import."""
-    return isinstance(model, type) and model.__name__ == "MemoryUser"
-
-
 @cache
 def models_about_users() -> list[Model]:
     """Return the models whose rows belong to a user, the users' own included."""
@@ -177,15 +172,11 @@ def owner_paths(model: Model) -> tuple[str, ...]:
 
     Several lookups mean that each row has its user behind one of them.
     """
-    if is_user(model):
-        return ("pk",)
     if declared := privacy_of(model).owners:
         return declared
     for path, reached in _reached(model):
-        if is_user(reached):
-            return (path,)
         if owners := privacy_of(reached).owners:
-            return tuple(f"{path}__{one}" for one in owners)
+            return tuple(path if one == "pk" else f"{path}__{one}" for one in owners)
     return ()
 
 

@@ -159,6 +159,7 @@ class MemoryUser(models.Model):
 
     class Privacy:
         erase = privacy.Erase.PSEUDONYMISE
+        owners = ("pk",)
         content = ("metadata",)
         identity = ("user_id", "time_zone")
         plain = ("last_hash",)

@@ -6,13 +6,11 @@ woken returns `202` with the result's URL.
 """
 
 import functools
-import hashlib
 import math
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import redis
 import structlog
@@ -42,21 +40,6 @@ RETRY_SECONDS = 0.02
 _silent_until = 0.0
 # How many seconds to keep a signal for a request that hasn't started waiting for it yet.
 SIGNAL_SECONDS = 60
-
-
-class Script:
-    """A Lua script that is uploaded to Redis once and then called by its hash."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._hash = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-    def __call__(self, client: redis.Redis, key: str, *arguments: float | str) -> Any:
-        """Run the script and return its result; raises RedisError if Redis fails."""
-        try:
-            return client.evalsha(self._hash, 1, key, *arguments)
-        except redis.exceptions.NoScriptError:
-            return client.eval(self._text, 1, key, *arguments)
 
 
 @functools.cache

@@ -30,6 +30,11 @@ class EntryKind(models.TextChoices):
 
 # Kinds of entries whose content is a complete statement.
 STATEMENTS = (EntryKind.FACT, EntryKind.CORRECTION)
+# The columns that an entry's hash covers and that a redaction clears, together with the salt.
+PAYLOAD_FIELDS = (
+    *("content", "data", "metadata", "session_id", "role", "speaker", "agent_id", "source"),
+    "idempotency_key",
+)
 
 
 class LogEntry(models.Model):
@@ -53,7 +58,6 @@ class LogEntry(models.Model):
     recorded_at = models.DateTimeField(help_text="When the entry was recorded in the log.")
     derived_from = ArrayField(models.BigIntegerField(), default=list, blank=True)
 
-    # The payload: the fields that a redaction clears.
     content = models.TextField(null=True)
     data = ExactJSONField(null=True)
     metadata = ExactJSONField(null=True)
@@ -76,18 +80,7 @@ class LogEntry(models.Model):
 
     class Privacy:
         erase = privacy.Erase.REDACT
-        content = (
-            "content",
-            "data",
-            "metadata",
-            "session_id",
-            "role",
-            "speaker",
-            "agent_id",
-            "source",
-            "idempotency_key",
-            "salt",
-        )
+        content = (*PAYLOAD_FIELDS, "salt")
         plain = ("payload_hash", "hash")
         export = privacy.Export(
             "log",

@@ -10,12 +10,12 @@ from django.utils import timezone
 from memory.kernel.models.users import LaneName, MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft, IdempotencyConflict
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, LogEntry
 from memory.operations.verification import problems
 
 pytestmark = pytest.mark.django_db
 
-PAYLOAD = dict.fromkeys((*entry_log.PAYLOAD_FIELDS, "salt"))
+PAYLOAD = dict.fromkeys((*PAYLOAD_FIELDS, "salt"))
 
 
 def message(text: str, **fields: Any) -> Draft:

@@ -22,7 +22,7 @@ from memory.kernel.users import UserMerged, create_user
 from memory.kernel.work import leases
 from memory.log import copies, entry_log, lanes
 from memory.log.entry_log import Draft
-from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.merges import CopiedEntries, Merge
 from memory.log.models.redactions import Redaction
 from memory.operations.verification import problems
@@ -102,7 +102,7 @@ def test_entries_follow_in_order_as_they_were(user: MemoryUser, anon: MemoryUser
 
     assert contents(user) == ["I am Ada", "hello", "bye"]
     copy = LogEntry.objects.get(user=user, seq=2)
-    for name in (*entry_log.PAYLOAD_FIELDS, "kind", "occurred_at"):
+    for name in (*PAYLOAD_FIELDS, "kind", "occurred_at"):
         assert getattr(copy, name) == getattr(original, name), name
     assert copy.recorded_at > original.recorded_at
     assert contents(anon) == ["hello", "bye"]  # nothing of it changed

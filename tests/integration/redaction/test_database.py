@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft
-from memory.log.models.entries import EntryKind
+from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind
 from memory.operations.verification import problems
 from memory.privacy import redaction
 from memory.versions.models.checkpoints import Blob, Checkpoint
@@ -113,7 +113,7 @@ def test_verify_finds_a_newest_version_with_a_file_that_was_redacted(
 
 def test_no_entry_is_redacted_before_it_was_recorded(user: MemoryUser) -> None:
     entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hello")], source="test")
-    empty = ", ".join(f"{name} = NULL" for name in (*entry_log.PAYLOAD_FIELDS, "salt"))
+    empty = ", ".join(f"{name} = NULL" for name in (*PAYLOAD_FIELDS, "salt"))
 
     statement = f"UPDATE memory_logentry SET redacted_at = '1970-01-01', {empty}"
     assert refused(statement, "append-only")
