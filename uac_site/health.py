@@ -7,6 +7,8 @@ from django.db import Error, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from redis.exceptions import RedisError
 
+from memory.kernel.database import clock
+from memory.kernel.http import clocks
 from memory.kernel.http.problems import answer
 from memory.kernel.work.hints import redis_client
 
@@ -19,7 +21,7 @@ def live(request: HttpRequest) -> HttpResponse:
 
 
 def ready(request: HttpRequest) -> HttpResponse:
-    """Return 200 if the database responds, or else 503; report which services do not respond.
+    """Return 200 if the database responds and its clock agrees with this process's, or else 503.
 
     Once this process has been told to drain, it returns 404, so that load balancers stop sending it
     new requests. Redis carries wake-up notifications only. Requests are still accepted without
@@ -33,6 +35,8 @@ def ready(request: HttpRequest) -> HttpResponse:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
+        if not clock.is_right():
+            return answer(503, clocks.DETAIL, **report)
     except Error:
         report["database"] = "does not answer"
     try:

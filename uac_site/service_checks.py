@@ -12,7 +12,6 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, InterfaceError, NotSupportedError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from memory.kernel.database import clock
 from memory.kernel.database.timeouts import Kind
 from memory.kernel.work.hints import redis_client
 
@@ -46,7 +45,6 @@ def of_database() -> Iterator[CheckMessage]:
         return  # another check reports an unusable DATABASE_URL
     try:
         with connection.cursor() as cursor:
-            yield from _clock()
             yield from _role(cursor)
             yield from _migrations()
     except NotSupportedError as error:
@@ -62,19 +60,6 @@ def of_database() -> Iterator[CheckMessage]:
             f"The database does not answer: {said}",
             hint="Check DATABASE_URL. " + next(causes, "Check that PostgreSQL is running."),
             id="uac.E020",
-        )
-
-
-def _clock() -> Iterator[CheckMessage]:
-    most = settings.UAC_CLOCK_SECONDS
-    off = clock.ahead()
-    if most and abs(off) > most:
-        way = "ahead of" if off > 0 else "behind"
-        yield Error(
-            f"This machine's clock is {abs(off):.0f} s {way} the database's: leases"
-            " would expire at the wrong time.",
-            hint="Synchronize both clocks with NTP, or raise UAC_CLOCK_SECONDS.",
-            id="uac.E026",
         )
 
 

@@ -61,6 +61,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "uac_site.request_log.RequestLog",
+    "memory.kernel.http.clocks.refuse_with_wrong_clock",
     "memory.kernel.http.conditional.ConditionalGet",
     "memory.kernel.http.filters.drop_empty_parameters",
 ]

@@ -27,7 +27,7 @@ from memory.kernel import pauses
 from memory.kernel.admission import quotas
 from memory.kernel.daily_runs import is_daily, next_daily_run, run_daily
 from memory.kernel.database import clock, timeouts
-from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import idempotency, leases
 from memory.kernel.work.hints import HINT_SECONDS, send_hint
 from memory.kernel.work.kinds import KINDS, WorkKind
@@ -53,9 +53,6 @@ WORKSPACE_RUNS = 100
 AGAIN = datetime.timedelta(hours=1)
 # The next daily run is always due sooner than this.
 OVERSLEPT = datetime.timedelta(days=2)
-# Work that has never failed needs no delay: if it is delayed for longer than this, a clock was
-# wrong.
-LEAPT = datetime.timedelta(minutes=1)
 # While runs wait, forecasts and backtests yield to them for at most this long.
 PATIENCE = datetime.timedelta(seconds=30)
 # Constraint runs get this many times as many attempts as other runs before they fail permanently.
@@ -94,7 +91,6 @@ def _dispatch() -> dict[str, int]:
     steps: dict[str, Callable[[], int]] = {
         "daily": queue_runs_by_the_clock,
         "overslept": wake_oversleepers,
-        "leapt": mend_times,
         "changed": queue_runs_of_changed_constraints,
         "woken": lambda: lifecycle.wake(BATCH),
         "escalated": lambda: lifecycle.escalate(BATCH),
@@ -206,18 +202,6 @@ def wake_oversleepers() -> int:
     return len(found)
 
 
-def mend_times() -> int:
-    """Make work due now if it is delayed even though it has never failed.
-
-    Such a delay was written by a process whose clock had jumped, before the jump was noticed.
-    """
-    now = timezone.now()
-    ahead = Q(attempts=0, last_error="", run_after__gt=now + LEAPT)
-    open_runs = Run.objects.exclude(status=RunStatus.DONE).filter(ahead)
-    due_lanes = Lane.objects.filter(ahead, due_at__isnull=False)
-    return sum(rows.update(run_after=now, hinted_at=None) for rows in (open_runs, due_lanes))
-
-
 def _is_foreseen(user: MemoryUser) -> bool:
     forecast = getattr(user, "forecast", None)
     return forecast is not None and forecast.wakes_at == user.constraints_due_at
@@ -244,7 +228,7 @@ def hint_work(kind: WorkKind) -> int:
 def _room(work: QuerySet[Any], most: int) -> int:
     """Return how many more rows of `work` may be started; those just hinted count as running."""
     now = timezone.now()
-    begun = Q(lease_expires_at__gt=now) | Q(hinted_at__gt=now - HINT_AGAIN, hinted_at__lte=now)
+    begun = Q(lease_expires_at__gt=now) | Q(hinted_at__gt=now - HINT_AGAIN)
     return max(most - work.filter(begun).count(), 0)
 
 
@@ -265,9 +249,8 @@ def queue_runs_of_changed_constraints() -> int:
     now = timezone.now()
     with transaction.atomic():
         waiting = MemoryUser.objects.filter(
-            # Only a wrong clock can have written a time later than the next attempt.
-            Q(constraints_changed_at__lte=now) | Q(constraints_changed_at__gt=now + AGAIN),
             ~pauses.are_paused("pk", "workspace"),
+            constraints_changed_at__lte=now,
             head__isnull=False,
             redacting_since=None,
             merged_into=None,
@@ -346,12 +329,8 @@ def _hint(kind: WorkKind, work: QuerySet[Any], most: int, patience: datetime.tim
 
 
 def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
-    """Match work that has no hint, or whose last hint is so old that it must have been lost.
-
-    Work whose last hint has a timestamp in the future matches as well: it was sent by a process
-    whose clock had jumped between two checks.
-    """
-    return Q(hinted_at=None) | Q(hinted_at__lte=now - patience) | Q(hinted_at__gt=now + HINT_AGAIN)
+    """Match work that has no hint, or whose last hint is so old that it must have been lost."""
+    return Q(hinted_at=None) | Q(hinted_at__lte=now - patience)
 
 
 def in_turn(

@@ -2,8 +2,9 @@
 
 The times at which leases expire and work becomes due are written by one process, and compared by
 other processes with their own clocks. A process whose clock has jumped would take over leases held
-by other processes, and schedule work, say, a day too early or too late. So such a process claims
-and dispatches no work until its clock is right again (`leases`, `dispatching`).
+by other processes, and schedule work, say, a day too early or too late. So until its clock is right
+again, such a process claims and dispatches no work (`leases`, `dispatching`), writes no results
+(`leases`), raises no alarms, and refuses requests that write (`memory.kernel.http.clocks`).
 """
 
 import threading

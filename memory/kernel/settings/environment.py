@@ -443,8 +443,8 @@ WORKERS = Group("Workers", (
     Setting("UAC_STOP_SECONDS", 7.0, "How long a worker that is asked to stop may take to finish"
             " its work; it returns unfinished work to the queue.", "seconds"),
     Setting("UAC_CLOCK_SECONDS", 4.0, "Maximum difference between a process's clock and the"
-            " database's; a process that exceeds it does not start, or pauses until its clock is"
-            " right.", "seconds", zero="no check"),
+            " database's; a process that exceeds it does no work, and refuses requests that write,"
+            " until its clock is right.", "seconds", zero="no check"),
 ))
 MONITORING = Group("Monitoring", check="uac.E019", settings=(
     Setting("UAC_METRICS_PORT", 0, "Port of a process's Prometheus endpoint; several processes on"

@@ -1,6 +1,5 @@
 """Every process refuses to start with unsafe production settings."""
 
-import datetime
 import os
 import subprocess
 import sys
@@ -14,14 +13,12 @@ import environ
 import psycopg
 import pytest
 import redis
-import time_machine
 from django.contrib.auth.models import User
 from django.core.checks import run_checks
 from django.core.management import call_command
 from django.db import connection
 from django.db.backends.base import base
 from django.db.migrations.loader import MigrationLoader
-from django.utils import timezone
 from psycopg import sql
 from pytest_django.fixtures import Settings
 
@@ -307,17 +304,6 @@ def test_a_database_without_all_migrations_is_named(live_database: str, as_role:
     assert found.id == "uac.E025"
     assert f"memory.{newest}" in str(found.msg)
     assert "manage.py migrate" in str(found.hint)
-
-
-def test_a_clock_that_is_far_off_is_named(live_database: str, settings: Settings) -> None:
-    settings.UAC_CLOCK_SECONDS = 30
-    with time_machine.travel(timezone.now() + datetime.timedelta(minutes=2), tick=False):
-        [found] = service_checks.of_database()
-        assert found.id == "uac.E026"
-        assert "ahead of" in str(found.msg)
-
-        settings.UAC_CLOCK_SECONDS = 0
-        assert list(service_checks.of_database()) == []
 
 
 def test_an_old_database_is_named(live_database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,25 +67,6 @@ def test_a_run_whose_user_is_erased_while_it_is_claimed_is_nobodys(
     assert runs.claim(str(waiting.pk)) is None
 
 
-def test_work_delayed_by_a_leaping_clock_is_done_now(user: MemoryUser) -> None:
-    """The clock is a worker's, between its last check and the end of its transaction."""
-    tomorrow = timezone.now() + datetime.timedelta(days=1)
-    append_record(user)
-    Lane.objects.filter(user=user).update(run_after=tomorrow, hinted_at=tomorrow)
-    version = make_checkpoint(user)
-    put_off, failed = make_run(version), make_run(version)
-    Run.objects.update(run_after=tomorrow, hinted_at=tomorrow)
-    Run.objects.filter(pk=failed.pk).update(attempts=1, last_error="the engine is away")
-
-    found = dispatching.dispatch()
-
-    assert (found["leapt"], found["records"], found["runs"]) == (2, 1, 1)
-    put_off.refresh_from_db()
-    failed.refresh_from_db()
-    assert put_off.run_after < timezone.now()
-    assert failed.run_after == tomorrow
-
-
 def test_constraints_are_tried_longer_and_given_up_with_an_alert_for_the_staff(
     user: MemoryUser, settings: Settings
 ) -> None:

@@ -9,6 +9,7 @@ import time_machine
 from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
+from rest_framework.test import APIClient
 
 from memory.kernel.database import clock
 from memory.kernel.models.operations import Alarm
@@ -16,6 +17,7 @@ from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.work import leases
 from memory.kernel.work.leases import LeaseLost
 from memory.log import lanes
+from memory.log.models.entries import LogEntry
 from memory.operations import alarms
 from memory.versions import runs
 from tests.factories import make_checkpoint, make_run
@@ -169,6 +171,24 @@ def test_a_run_is_not_claimed_by_a_wrong_clock(user: MemoryUser) -> None:
     run.refresh_from_db()
     assert (run.token, run.started_at) == (0, None)
     assert runs.claim(str(run.pk)) is not None
+
+
+@pytest.mark.parametrize("ahead", [DAY, -DAY])
+def test_a_web_process_with_a_wrong_clock_is_not_ready_and_refuses_writes(
+    api: APIClient, user: MemoryUser, ahead: datetime.timedelta
+) -> None:
+    path = f"/v1/users/{user.user_id}/entries/"
+    body = {"entries": [{"kind": "record", **RECORD}]}
+    with time_machine.travel(timezone.now() + ahead):
+        refused = api.post(path, body)
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:uac:problem:unavailable")
+        assert int(refused["Retry-After"]) > 0
+        assert api.get("/readyz").status_code == 503
+        assert api.get(path).status_code == 200
+
+    assert not LogEntry.objects.exists()
+    assert api.get("/readyz").status_code == 200
+    assert api.post(path, body).status_code == 202
 
 
 def test_with_a_wrong_clock_no_alarm_is_raised(due: Lane) -> None:
