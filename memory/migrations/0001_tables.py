@@ -53,6 +53,7 @@ class Migration(migrations.Migration):
                 ("last_error", models.TextField(blank=True, default="")),
                 ("name", models.CharField(max_length=100, unique=True)),
                 ("detail", models.TextField()),
+                ("is_critical", models.BooleanField(default=False)),
                 ("holds_since", models.DateTimeField(null=True)),
                 ("seen_at", models.DateTimeField(null=True)),
                 ("raised_at", models.DateTimeField(null=True)),

@@ -1,5 +1,9 @@
 """Alarms: problems with the server itself, detected by whichever of its processes are alive.
 
+The checks in `LOOKS` are the only place that says what is measured, which bound it may not cross,
+how urgent that is, and the text for people. Emails, the admin, `manage.py health` and Prometheus
+(`docs/alarms.rules.yml`) report what these checks find.
+
 Every web process, every worker and beat has a thread that checks for problems at intervals
 (`watch`). The processes take turns, so the database is queried only once per interval, and if
 workers die, the other processes raise the alarm. When an alarm is raised or cleared, a line is
@@ -55,12 +59,14 @@ MAX_NAME = 100
 class AlarmCondition:
     """A problem found by a check; its name stays the same as long as the problem lasts.
 
-    An alarm is raised once the problem has lasted for `patience` seconds.
+    An alarm is raised once the problem has lasted for `patience` seconds. It is critical if people
+    wait for what the server does not do.
     """
 
     name: str
     detail: str
     patience: float = 0.0
+    is_critical: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,7 @@ def _of_dispatcher() -> Iterator[AlarmCondition]:
             "dispatcher",
             f"Nothing has been dispatched for {_words(silent)}: no beat is running, or no worker"
             " consumes the default queue.",
+            is_critical=True,
         )
 
 
@@ -182,6 +189,7 @@ def _of_hosts() -> Iterator[AlarmCondition]:
             "No sandbox worker is running: no checks are run, no questions are answered and no"
             " alerts are raised.",
             patience=settings.UAC_ALARM_SILENT_SECONDS,
+            is_critical=True,
         )
     for host in _silent_hosts():
         yield AlarmCondition(
@@ -210,6 +218,7 @@ def _of_work() -> Iterator[AlarmCondition]:
                 f"waiting: {kind.name}",
                 f"{kind.label}: {one.waiting} waiting, the oldest for {_words(one.oldest)}: too"
                 f" few workers, or none, consume the {kind.queue} queue.",
+                is_critical=kind.urgent,
             )
         if one.longest > max(settings.UAC_WORK_SECONDS, longest):
             yield AlarmCondition(
@@ -329,8 +338,8 @@ def evaluate() -> None:
             _note(alarm, found.get(alarm.name), now)
             alarm.save(
                 update_fields=[
-                    *("detail", "holds_since", "seen_at", "raised_at", "cleared_at", "is_told"),
-                    *("run_after", "attempts"),
+                    *("detail", "is_critical", "holds_since", "seen_at", "raised_at"),
+                    *("cleared_at", "is_told", "run_after", "attempts"),
                 ]
             )
 
@@ -341,7 +350,7 @@ def _note(alarm: Alarm, problem: AlarmCondition | None, now: datetime.datetime) 
     # problem causes only one email.
     lingers = settings.UAC_ALARM_SILENT_SECONDS
     if problem is not None:
-        alarm.detail, alarm.seen_at = problem.detail, now
+        alarm.detail, alarm.is_critical, alarm.seen_at = problem.detail, problem.is_critical, now
         alarm.holds_since = alarm.holds_since or now
         held = (now - alarm.holds_since).total_seconds()
         if alarm.raised_at is None and held >= problem.patience:

@@ -147,6 +147,6 @@ def test_metrics_are_those_of_the_document_and_name_no_person(
     }
     of_requests = {"operation", "outcome", "infrastructure", "le"}
     of_work = {"kind", "queue"}
-    assert labels - of_work - {"workspace", "alarm"} == of_requests | {
+    assert labels - of_work - {"workspace", "alarm", "severity"} == of_requests | {
         *("state", "hash_seed", "found", "reason", "runner", "runtime", "image")
     }

@@ -61,9 +61,16 @@ def _of_server() -> Iterator[Metric]:
         "Maximum number of connections to the database.",
         value=most,
     )
-    raised = GaugeMetricFamily("uac_alarm", "1 if the alarm is raised.", labels=["alarm"])
+    yield GaugeMetricFamily(
+        "uac_alarms_silent_seconds",
+        "Time since a process last looked for alarms.",
+        value=alarms.silence(alarms.WATCH),
+    )
+    raised = GaugeMetricFamily(
+        "uac_alarm", "1 if the alarm is raised.", labels=["alarm", "severity"]
+    )
     for alarm in alarms.raised():
-        raised.add_metric([alarm.name], 1)
+        raised.add_metric([alarm.name, "critical" if alarm.is_critical else "warning"], 1)
     yield raised
 
 

@@ -28,6 +28,9 @@ class Alarm(LeasedWork):
 
     name = models.CharField(max_length=100, unique=True)
     detail = models.TextField(help_text="A description of the current or most recent problem.")
+    is_critical = models.BooleanField(
+        default=False, help_text="Whether people wait for what the server does not do."
+    )
     holds_since = models.DateTimeField(
         null=True, help_text="When the problem began; empty if there is no problem."
     )

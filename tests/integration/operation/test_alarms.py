@@ -9,6 +9,7 @@ import structlog
 import time_machine
 from django.contrib.auth.models import Permission, User
 from django.core import mail
+from django.core.management import CommandError, call_command
 from django.db import OperationalError
 from django.test.utils import override_settings
 from django.utils import timezone
@@ -32,6 +33,7 @@ from memory.log.models.entries import EntryKind
 from memory.operations import alarms
 from tests.factories import make_session
 from tests.llm_server import KEY
+from workers.metrics import work_metrics
 
 pytestmark = pytest.mark.django_db
 
@@ -449,6 +451,30 @@ def test_processes_check_alarms_one_at_a_time(healthy: None, settings: Settings)
 
     Heartbeat.objects.filter(name=alarms.WATCH).update(at=timezone.now() - MINUTE)
     assert [alarms.take_turn() for _ in range(3)] == [True, False, False]
+
+
+def test_health_and_metrics_report_what_the_checks_find(
+    healthy: None, user: MemoryUser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("health")
+    waiting_for(user, 6)
+    failing(create_user(user.workspace, "bob", time_zone="UTC", metadata=None), 5)
+
+    with pytest.raises(CommandError):
+        call_command("health")
+    assert [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "waiting",
+        "failing",
+    ]
+
+    alarms.evaluate()
+    gauges = {
+        tuple(sample.labels.values())
+        for metric in work_metrics.READS[1]()
+        for sample in metric.samples
+        if sample.name == "uac_alarm"
+    }
+    assert gauges == {("waiting: records", "critical"), ("failing: records", "warning")}
 
 
 @pytest.fixture
