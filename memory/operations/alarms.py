@@ -225,13 +225,13 @@ def _of_work() -> Iterator[AlarmCondition]:
                 f"held: {kind.name}",
                 f"A worker has been processing {kind.label} for {_words(one.longest)}: it is hung.",
             )
-        if one.failing >= settings.UAC_ALARM_STUCK:
+        if one.failing:
             yield AlarmCondition(
                 f"failing: {kind.name}",
                 f"{kind.label}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more;"
                 " they are retried at increasing intervals.",
             )
-        if one.dead >= settings.UAC_ALARM_STUCK:
+        if one.dead:
             yield AlarmCondition(
                 f"dead: {kind.name}", f"{kind.label}: {one.dead} failed permanently."
             )

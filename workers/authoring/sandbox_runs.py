@@ -3,7 +3,6 @@
 import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 
 from memory.kernel.models.users import Lane, MemoryUser
@@ -13,6 +12,9 @@ from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.authoring import prompts
 from workers.authoring.workbench import ToolFailed
+
+# How long a sandbox worker may take, queue included, to check the model's edits.
+GATE_SECONDS = 600.0
 
 
 class NotJudged(Exception):
@@ -50,11 +52,9 @@ class SandboxRuns:
                 instant=self.at,
                 input=input,
             )
-        runs.wait(run, settings.UAC_GATE_SECONDS)
+        runs.wait(run, GATE_SECONDS)
         if run.status != RunStatus.DONE:
-            raise NotJudgedYet(
-                f"no sandbox worker finished run {run.pk} within {settings.UAC_GATE_SECONDS:g} s"
-            )
+            raise NotJudgedYet(f"no sandbox worker finished run {run.pk} within {GATE_SECONDS:g} s")
         return run
 
     def query(self, user: MemoryUser, code: str) -> Any:

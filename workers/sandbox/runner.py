@@ -25,6 +25,9 @@ logger = structlog.get_logger(__name__)
 # Selects Docker if an engine responds and has the image, else processes; for development.
 AUTO = "auto"
 
+# Maximum number of users' containers that a sandbox worker keeps for further requests.
+LEASES = 16
+
 # Runner → its module, a `Runner`, imported only when the runner is used.
 RUNNERS = {
     "docker": "workers.sandbox.docker",
@@ -139,7 +142,7 @@ def _limits(runner: Runner) -> PoolLimits:
         most=settings.UAC_SANDBOX_POOL_MOST,
         least_others=1,
         lease_seconds=settings.UAC_SANDBOX_LEASE_SECONDS,
-        leases=settings.UAC_SANDBOX_LEASES,
+        leases=LEASES,
         reap=True,
     )
 

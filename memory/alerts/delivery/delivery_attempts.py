@@ -34,6 +34,8 @@ LONGEST_PAUSE = datetime.timedelta(minutes=1)
 # After this many consecutive failures, the server waits between calls to an endpoint.
 PATIENCE = 3
 GONE = 410
+# An endpoint is disabled once all calls to it have failed for this long.
+DISABLED_AFTER = datetime.timedelta(days=5)
 
 
 def waiting() -> QuerySet[WebhookEndpoint]:
@@ -151,8 +153,7 @@ def _failed(
         wait = waits[delivery.attempts - 1] * drawn
         again = now + max(datetime.timedelta(seconds=wait), asked)
         leases.release(delivery, run_after=again, last_error=attempt.error)
-    limit = datetime.timedelta(days=settings.UAC_WEBHOOK_DISABLE_DAYS)
-    if endpoint.enabled and now - endpoint.failing_since >= limit:
+    if endpoint.enabled and now - endpoint.failing_since >= DISABLED_AFTER:
         since = f"{endpoint.failing_since:%Y-%m-%d %H:%M} UTC"
         mark_disabled(endpoint, f"All calls have failed since {since}: {attempt.error}")
         logger.warning("webhook_disabled", endpoint=str(endpoint.pk))

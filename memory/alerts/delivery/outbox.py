@@ -11,7 +11,6 @@ from collections.abc import Collection, Sequence
 from typing import TypeAlias
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, OuterRef, QuerySet, Subquery, prefetch_related_objects
 from django.db.models.functions import Coalesce
@@ -27,6 +26,8 @@ from memory.kernel.work import hints, leases
 
 # The primary keys of an endpoint and of an alert that has been reported to that endpoint.
 Told: TypeAlias = tuple[UUID, UUID]
+# How long settled messages are kept.
+KEPT = datetime.timedelta(days=30)
 
 
 class DeliveryPending(Exception):
@@ -211,8 +212,8 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
 
 
 def purge(limit: int) -> int:
-    """Delete up to `limit` messages settled over UAC_WEBHOOK_LOG_DAYS ago, oldest first."""
-    old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
+    """Delete up to `limit` messages settled over KEPT ago, oldest first."""
+    old = timezone.now() - KEPT
     settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
     with transaction.atomic():
         # Lock the rows, but skip rows that are already locked: their messages are being requeued.

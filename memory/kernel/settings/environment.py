@@ -175,31 +175,29 @@ SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
             " ready."),
     Setting("UAC_SANDBOX_LEASE_SECONDS", 10.0, "How long a user's container is kept for further"
             " requests for the user.", "seconds", zero="single-use containers"),
-    Setting("UAC_SANDBOX_LEASES", 16, "Maximum number of users' containers that a sandbox worker"
-            " keeps for further requests."),
     Setting("UAC_SANDBOX_WALL_SECONDS", 5.0, "How many seconds one query, constraint or test file"
-            " may take.", "seconds", 0.1, "UAC_SANDBOX_WALL_SECONDS_MOST", reason=_BUSY,
+            " may take.", "seconds", 0.1, 90, reason=f"{_BUSY} {_LIFE}",
             field="wall_seconds"),
     Setting("UAC_SANDBOX_TOTAL_SECONDS", 30.0, "How many seconds all constraints, or all test"
-            " files, in a run may take together.", "seconds", 0.1, "UAC_SANDBOX_TOTAL_SECONDS_MOST",
-            reason=_BUSY, field="total_seconds"),
+            " files, in a run may take together.", "seconds", 0.1, 90,
+            reason=f"{_BUSY} {_LIFE}", field="total_seconds"),
     Setting("UAC_SANDBOX_CPU_SECONDS", 5, "How many seconds of processor time one query, constraint"
-            " or test file may take.", "seconds", 1, "UAC_SANDBOX_CPU_SECONDS_MOST",
-            reason="The kernel counts whole seconds.", field="cpu_seconds"),
+            " or test file may take.", "seconds", 1, 90,
+            reason=f"The kernel counts whole seconds. {_LIFE}", field="cpu_seconds"),
     Setting("UAC_SANDBOX_PROCESS_MEMORY_MIB", 256, "How many MiB of memory one query, constraint or"
             " test file may use, including the project that is loaded for it; at most a little less"
             " than half of the container's memory.",
-            "MiB", 48, "UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST",
+            "MiB", 48, 2**20,
             reason=_INTERPRETER, field="process_memory_mib"),
     Setting("UAC_SANDBOX_OUTPUT_KIB", 1024, "How many KiB one query, constraint or test file may"
-            " print.", "KiB", 1, "UAC_SANDBOX_OUTPUT_KIB_MOST",
+            " print.", "KiB", 1, 2**14,
             reason="The last KiB is always kept.", field="output_kib"),
     Setting("UAC_SANDBOX_RESULT_KIB", 1024, "How many KiB the value of a query, or the findings of"
-            " a run, may take up.", "KiB", 1, "UAC_SANDBOX_RESULT_KIB_MOST",
-            reason="An error message may be this long.", field="result_kib"),
+            " a run, may take up.", "KiB", 1, 2**14,
+            reason=f"An error message may be this long. {_FRAME}", field="result_kib"),
     Setting("UAC_SANDBOX_RESULT_DEPTH", 32, "Maximum nesting depth of a query's value.",
-            "levels", 1, "UAC_SANDBOX_RESULT_DEPTH_MOST",
-            field="result_depth"),
+            "levels", 1, 48,
+            reason="The protocol does not allow deeper nesting.", field="result_depth"),
     Setting("UAC_SANDBOX_MEMORY_MIB", 1024, "Memory per container, in MiB. The loaded project may"
             " use a little less than half of it.", "MiB", 128, "UAC_SANDBOX_MEMORY_MIB_MOST",
             reason=_INTERPRETER, field="memory_mib"),
@@ -209,20 +207,6 @@ SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
     Setting("UAC_SANDBOX_TMPFS_MIB", 0, "Size in MiB of a writable /tmp, which is emptied after"
             " every use. Its content counts towards the container's memory.", "MiB", 0,
             "UAC_SANDBOX_TMPFS_MIB_MOST", zero="no writable folder", field="tmpfs_mib"),
-    Setting("UAC_SANDBOX_WALL_SECONDS_MOST", 60.0, "Largest `wall_seconds` that a workspace may"
-            " set.", "seconds", 0.1, 90, reason=_LIFE),
-    Setting("UAC_SANDBOX_TOTAL_SECONDS_MOST", 90.0, "Largest `total_seconds` that a workspace may"
-            " set.", "seconds", 0.1, 90, reason=_LIFE),
-    Setting("UAC_SANDBOX_CPU_SECONDS_MOST", 60, "Largest `cpu_seconds` that a workspace may set.",
-            "seconds", 1, 90, reason=_LIFE),
-    Setting("UAC_SANDBOX_PROCESS_MEMORY_MIB_MOST", 2032, "Largest `process_memory_mib` that a"
-            " workspace may set.", "MiB", 48, 2**20),
-    Setting("UAC_SANDBOX_OUTPUT_KIB_MOST", 16 * 1024, "Largest `output_kib` that a workspace may"
-            " set.", "KiB", 1, 2**15),
-    Setting("UAC_SANDBOX_RESULT_KIB_MOST", 16 * 1024, "Largest `result_kib` that a workspace may"
-            " set.", "KiB", 1, 2**15, reason=_FRAME),
-    Setting("UAC_SANDBOX_RESULT_DEPTH_MOST", 48, "Largest `result_depth` that a workspace may set.",
-            "levels", 1, 48, reason="The protocol does not allow deeper nesting."),
     Setting("UAC_SANDBOX_MEMORY_MIB_MOST", 4096, "Largest `memory_mib` that a workspace may set.",
             "MiB", 128, 2**21),
     Setting("UAC_SANDBOX_PIDS_MOST", 256, "Largest `pids` that a workspace may set.", "processes",
@@ -321,8 +305,6 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
     Setting("UAC_LLM_COMBINE_STEPS", True, "Ask the model in a single call for the facts in"
             " messages and for the edits that add them to the project. With `false`, two separate"
             " calls are made, which a weak model handles better."),
-    Setting("UAC_GATE_SECONDS", 600.0, "How long a language model worker waits for a sandbox worker"
-            " to check the model's edits.", "seconds", 1),
     Setting("UAC_LLM_KEEP_CONTENT", False, "Whether to store, encrypted, the prompts and"
             " responses of calls."),
     Setting("UAC_ENCRYPTION_KEYS", [], "Keys for encrypted content, separated by commas, newest"
@@ -411,9 +393,6 @@ WEBHOOKS = Group("Webhooks", check="uac.E008", settings=(
     Setting("UAC_WEBHOOK_RETRY_SECONDS", [5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0,
             72_000.0, 86_400.0], "Waits between attempts to deliver a message, separated by commas;"
             " each is at most a week.", "seconds"),
-    Setting("UAC_WEBHOOK_DISABLE_DAYS", 5.0, "Time after which an endpoint is disabled if all calls"
-            " to it fail.", "days", 0),
-    Setting("UAC_WEBHOOK_LOG_DAYS", 30, "How long the log of deliveries is kept.", "days", 1),
 ))
 MAIL = Group("E-mail to staff", (
     Setting("EMAIL_URL", "dummymail://", "URL of the mail server, such as"
@@ -464,8 +443,6 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
     Setting("UAC_ALARM_BACKGROUND_SECONDS", 6 * 3600, "Raise an alarm when work that yields to"
             " other work, such as forecasts, has waited for longer than this.",
             "seconds", _HINT_SECONDS),
-    Setting("UAC_ALARM_STUCK", 1, "Raise an alarm when at least this many work items are stuck or"
-            " have failed permanently.", minimum=1),
     Setting("UAC_ALARM_SILENT_SECONDS", 60, "Raise an alarm when the dispatcher or a sandbox worker"
             " has sent no heartbeat for longer than this.", "seconds", _HINT_SECONDS),
 ))

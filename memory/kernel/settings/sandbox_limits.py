@@ -1,9 +1,10 @@
 """Sandbox limits: the server's defaults and ceilings, and a workspace's overrides.
 
 For each limit, the operator sets a default (`UAC_SANDBOX_` followed by the limit's name in
-capitals) and a ceiling (the same name followed by `_MOST`). A workspace may override the default
-with any value up to the ceiling. Limits depend on each other: if they conflict, a limit without an
-override is lowered to fit the limits that have one.
+capitals). A workspace may override it with any value up to a ceiling: that of the table of
+settings or, for what the socket proxy has to know, the operator's (the same name followed by
+`_MOST`). Limits depend on each other: if they conflict, a limit without an override is lowered to
+fit the limits that have one.
 """
 
 import math
@@ -37,7 +38,8 @@ class SandboxLimits:
 
 def ceiling(name: str) -> float:
     """Return the highest value a workspace may choose for this limit."""
-    return float(getattr(settings, str(LIMITS[name].maximum)))
+    maximum = LIMITS[name].maximum
+    return float(getattr(settings, maximum) if isinstance(maximum, str) else maximum or math.inf)
 
 
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:

@@ -172,7 +172,7 @@ def test_missing_setting_is_named(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("UAC_LLM_WINDOW_CHARACTERS", 0), ("UAC_GATE_SECONDS", -1.0)]
+    ("name", "value"), [("UAC_LLM_WINDOW_CHARACTERS", 0), ("UAC_LLM_TURN_SECONDS", -1.0)]
 )
 def test_a_server_with_which_nothing_would_come_to_an_end_is_refused(
     settings: Settings, name: str, value: float

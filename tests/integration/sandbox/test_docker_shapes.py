@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from memory.kernel.settings.environment import SETTINGS
+from memory.kernel.settings.sandbox_limits import ceiling
 from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error, value_of
 from tests.integration.sandbox.test_docker_confinement import WRITABLE
 from workers.sandbox import docker
@@ -77,7 +78,7 @@ def test_few_processes_are_enough_for_any_number_of_test_files() -> None:
 
 def test_the_deepest_result_that_may_be_allowed_fits_the_protocol(writable: Sandbox) -> None:
     """A dictionary whose keys are no text takes the most levels for one of the user's."""
-    depth = int(SETTINGS["UAC_SANDBOX_RESULT_DEPTH_MOST"].maximum or 0)
+    depth = int(ceiling("result_depth"))
     code = f"value = 1\nfor n in range({depth}): value = {{n: value}}\nvalue"
 
     assert "$dict" in value_of(writable, code, result_depth=depth)
