@@ -260,7 +260,7 @@ def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
     """Yield the status of each kind of work, leaving out kinds without any work."""
     narrow = partial(seen_by, request.user)
     kinds = [kind.within(narrow) for kind in KINDS.values() if may_see(request, kind.model)]
-    for one in stuck.standings(kinds):
+    for one in stuck.work_statuses(kinds):
         numbers = {
             "waiting": one.waiting,
             "held": one.held,

@@ -28,12 +28,12 @@ def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
     """
     step = Step(user, MERGE)
     known = lock_current(user)
-    standings = {alert.pk: _standing(alert) for alert in known.values()}
+    states = {alert.pk: _state_of(alert) for alert in known.values()}
     handed = {}
     for fingerprint, alert in known.items():
         if alert.kind == AlertKind.FINDING:
-            own = standings[alert.pk]
-            handed[fingerprint] = standings.get(alert.duplicate_of_id or alert.pk, own)
+            own = states[alert.pk]
+            handed[fingerprint] = states.get(alert.duplicate_of_id or alert.pk, own)
         if alert.state == AlertState.RESOLVED:
             release_hold(alert)
         else:
@@ -42,7 +42,7 @@ def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
     return handed
 
 
-def _standing(alert: Alert) -> dict[str, Any]:
+def _state_of(alert: Alert) -> dict[str, Any]:
     until = alert.snoozed_until
     return {
         "alert": str(alert.pk),

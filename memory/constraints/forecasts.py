@@ -39,7 +39,7 @@ MAX_EVENTS = 5000
 RULES = 1
 
 
-def basis_of(user: MemoryUser, standings: Iterable[Applicability]) -> str:
+def basis_of(user: MemoryUser, applicabilities: Iterable[Applicability]) -> str:
     """Return a hash of a forecast's inputs, except for the version.
 
     These inputs are the user's time zone, the workspace constraints with the records they are
@@ -47,7 +47,7 @@ def basis_of(user: MemoryUser, standings: Iterable[Applicability]) -> str:
     """
     theirs = [
         [one.constraint.path, one.constraint.live.source_hash, one.match.bindings]
-        for one in standings
+        for one in applicabilities
         if one.applies and one.constraint.live is not None
     ]
     rules = [RULES, settings.UAC_FORECAST_DAYS, settings.UAC_DAILY_RUN_HOUR]
@@ -67,7 +67,7 @@ def after_run(
     user: MemoryUser,
     checkpoint: Checkpoint,
     instant: datetime.datetime,
-    standings: Sequence[Applicability],
+    applicabilities: Sequence[Applicability],
 ) -> None:
     """Schedule the next constraint run as forecast, or request a new forecast.
 
@@ -77,7 +77,9 @@ def after_run(
     if not settings.UAC_FORECAST_DAYS:
         return
     forecast = Forecast.objects.filter(user=user).defer("results").first()
-    if forecast is not None and is_fresh(forecast, checkpoint, instant, basis_of(user, standings)):
+    if forecast is not None and is_fresh(
+        forecast, checkpoint, instant, basis_of(user, applicabilities)
+    ):
         wake(user, forecast, instant)
     else:
         want(user)

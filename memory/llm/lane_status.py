@@ -39,7 +39,7 @@ class LaneStatus:
     reason: str = ""
 
 
-def standing(
+def of_user(
     user: MemoryUser,
     lane: Lane | None = None,
     pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,

@@ -79,8 +79,8 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
             _act(request)
             return HttpResponseRedirect(request.get_full_path())
         visible = [kind for kind in _kinds(request) if _may(request, "view", kind)]
-        standings = list(stuck.standings(visible))
-        chosen = [one for one in standings if request.GET.get("kind") in (None, "", one.kind.name)]
+        statuses = list(stuck.work_statuses(visible))
+        chosen = [one for one in statuses if request.GET.get("kind") in (None, "", one.kind.name)]
         # Audit the view, because the page shows errors and names the users whose work is stuck.
         audit.note(request.user, AuditKind.VIEW, audit.Subject(), "work")
         context = {
@@ -90,7 +90,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
             "media": self.media,
             "alarms": [(alarm.name, inline(alarm.detail)) for alarm in alarms.raised()],
             "dispatched": alarms.silence(alarms.DISPATCHER),
-            "standings": [_standing(one) for one in standings],
+            "standings": [_standing(one) for one in statuses],
             "stuck": [
                 (one.kind, list(_rows(one.kind)), _may(request, "change", one.kind))
                 for one in chosen

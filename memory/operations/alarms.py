@@ -206,7 +206,7 @@ def _of_connections() -> Iterator[AlarmCondition]:
 
 
 def _of_work() -> Iterator[AlarmCondition]:
-    for one in stuck.standings():
+    for one in stuck.work_statuses():
         kind = one.kind
         longest = (
             settings.UAC_ALARM_WAITING_SECONDS

@@ -405,8 +405,8 @@ def _read_by_own(checkpoint: AnyState, outline: Outline) -> Iterator[set[tuple[s
 
 def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
     """Yield the user's collections given to each workspace constraint that may be critical."""
-    standings = applicability.applicabilities(known.user, outline)
-    applying = {one.constraint.path: one for one in standings if one.applies}
+    applicabilities = applicability.applicabilities(known.user, outline)
+    applying = {one.constraint.path: one for one in applicabilities if one.applies}
     if not applying:
         return
     live = applicability.read_live(one.constraint for one in applying.values())

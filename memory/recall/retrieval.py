@@ -53,7 +53,7 @@ def may_alert(user: MemoryUser) -> bool:
         return False
     known = outline(user.head)
     return bool(known.constraints) or any(
-        standing.applies for standing in applicability.applicabilities(user, known)
+        one.applies for one in applicability.applicabilities(user, known)
     )
 
 

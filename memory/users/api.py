@@ -152,7 +152,7 @@ class UserDetailSerializer(UserSerializer):
     @extend_schema_field(StandingSerializer)
     def get_structure(self, user: MemoryUser) -> dict[str, Any]:
         """Return the state of the language model's work and, if the work is stopped, why."""
-        return dict(StandingSerializer(lane_status.standing(user)).data)
+        return dict(StandingSerializer(lane_status.of_user(user)).data)
 
 
 class Users(StrictView, generics.ListAPIView[MemoryUser]):

@@ -247,13 +247,13 @@ class _History:
             return _Stretch(plan, "", start, end, problem, versions)
         if self._constraint is None:
             own = states.with_own(checkpoint, self._path, self._hash)
-            plan = LoadPlan(self._user, own, standings=[])
+            plan = LoadPlan(self._user, own, applicabilities=[])
             keys = forecasting.keys_of(plan, own=[self._path])
         else:
             outline = Outline.from_json(checkpoint.outline)
-            standing = applicability.applicability_of(self._constraint, self._user, outline)
-            plan = LoadPlan(self._user, checkpoint, standings=[standing])
-            keys = forecasting.keys_of(plan, own=[]) if standing.applies else {}
+            result = applicability.applicability_of(self._constraint, self._user, outline)
+            plan = LoadPlan(self._user, checkpoint, applicabilities=[result])
+            keys = forecasting.keys_of(plan, own=[]) if result.applies else {}
         return _Stretch(plan, keys.get(self._path, ""), start, end, None, versions)
 
     @functools.cached_property

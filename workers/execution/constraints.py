@@ -18,11 +18,11 @@ from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.execution.results import (
     Found,
+    applicability_json,
     failed,
     finding_json,
     findings_of,
     result_json,
-    standing_json,
 )
 from workers.sandbox.results import SandboxError
 from workers.service import hosting
@@ -60,7 +60,7 @@ def execute(run: Run) -> None:
         outcome=RunOutcome(errors[0].outcome) if errors else RunOutcome.OK,
         output={
             "constraints": [result_json(result) for result in results],
-            "workspace": [standing_json(standing) for standing in plan.standings or ()],
+            "workspace": [applicability_json(one) for one in plan.applicabilities or ()],
         },
         error=errors[0] if errors else None,
         stdout=ran.usage.stdout,
@@ -103,7 +103,7 @@ def finish_run(
                 outcome=RunOutcome.SUPERSEDED, runner=result.runner, timings=result.timings
             )
         elif takes_now is not None:
-            forecasts.after_run(run.user, run.checkpoint, run.instant, plan.standings or ())
+            forecasts.after_run(run.user, run.checkpoint, run.instant, plan.applicabilities or ())
         runs.finish(run, result)
 
 
@@ -137,15 +137,20 @@ def try_one(run: Run) -> None:
     state = history.state_of(run)
     told: dict[str, Any] = {"constraint": path, "applies": True, "reasons": [], "alerts": []}
     if path.startswith(FOLDER):
-        standing = applicability.live_at(run.user, path, Outline.from_json(state.outline))
-        told |= {"applies": standing.applies, "reasons": list(standing.reasons)}
-        if not standing.applies:
+        workspace_constraint = applicability.live_at(
+            run.user, path, Outline.from_json(state.outline)
+        )
+        told |= {
+            "applies": workspace_constraint.applies,
+            "reasons": list(workspace_constraint.reasons),
+        }
+        if not workspace_constraint.applies:
             runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=told))
             return
-        plan = LoadPlan(run.user, state, standings=[standing])
+        plan = LoadPlan(run.user, state, applicabilities=[workspace_constraint])
     else:
         state = states.with_own(state, path, run.input["source_hash"])
-        plan = LoadPlan(run.user, state, standings=[])
+        plan = LoadPlan(run.user, state, applicabilities=[])
     try:
         with loaded(plan) as sandbox:
             ran = plan.run_constraints(sandbox, run.instant, [path])

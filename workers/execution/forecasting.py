@@ -72,7 +72,7 @@ def _make(forecast: Forecast) -> None:
         leases.write(forecast, **_done(due_at=None))
         return
     plan = plan_run(user, checkpoint)
-    basis = forecasts.basis_of(user, plan.standings or ())
+    basis = forecasts.basis_of(user, plan.applicabilities or ())
     end = start + forecasts.horizon()
     results, counts = _find(plan, forecast.results, start, end)
     ends = [datetime.datetime.fromisoformat(one["end"]) for one in results.values()]

@@ -32,13 +32,13 @@ Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 class LoadPlan:
     """A plan of what to load to run a version of a user's project, within which resource limits.
 
-    `standings` shows which workspace constraints apply to the user; only those are loaded. If
-    `standings` is None, the sandbox keeps the workspace constraints that it already holds.
+    `applicabilities` shows which workspace constraints apply to the user; only those are loaded. If
+    `applicabilities` is None, the sandbox keeps the workspace constraints that it already holds.
     """
 
     user: MemoryUser
     checkpoint: AnyState
-    standings: Sequence[Applicability] | None = None
+    applicabilities: Sequence[Applicability] | None = None
 
     @cached_property
     def allowance(self) -> Allowance:
@@ -53,18 +53,18 @@ class LoadPlan:
     @cached_property
     def applying(self) -> list[WorkspaceConstraint]:
         """The workspace constraints that apply to the user."""
-        return [one.constraint for one in self.standings or () if one.applies]
+        return [one.constraint for one in self.applicabilities or () if one.applies]
 
     @cached_property
     def bindings(self) -> Bindings:
         """The records that each applying workspace constraint gets, by the constraint's path."""
-        applying = (one for one in self.standings or () if one.applies)
+        applying = (one for one in self.applicabilities or () if one.applies)
         return {one.constraint.path: one.match.bindings for one in applying}
 
     @cached_property
     def sources(self) -> dict[str, str]:
         """Path → hash, for each of the workspace's live constraints, whether it applies or not."""
-        constraints = (one.constraint for one in self.standings or ())
+        constraints = (one.constraint for one in self.applicabilities or ())
         return {one.path: one.live.source_hash for one in constraints if one.live is not None}
 
     @cached_property
@@ -76,11 +76,13 @@ class LoadPlan:
     @cached_property
     def ended(self) -> dict[str, str]:
         """Path → reason, for each workspace constraint that does not apply to the user."""
-        return {one.constraint.path: one.ended for one in self.standings or () if not one.applies}
+        return {
+            one.constraint.path: one.ended for one in self.applicabilities or () if not one.applies
+        }
 
     def tree(self, resident: Mapping[str, str]) -> dict[str, str]:
         """Return path → hash of all files that a sandbox with these `resident` files will hold."""
-        if self.standings is None:
+        if self.applicabilities is None:
             theirs = {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
         else:
             theirs = {path: self.sources[path] for path in self.bindings if path in self.sources}
@@ -111,7 +113,7 @@ class LoadPlan:
 def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
     """Plan to load a version with the workspace's constraints. Reads only the database."""
     plan = LoadPlan(user, checkpoint)
-    plan.standings = applicability.applicabilities(user, plan.outline)
+    plan.applicabilities = applicability.applicabilities(user, plan.outline)
     return plan
 
 

@@ -112,15 +112,15 @@ def result_json(result: ConstraintResult) -> dict[str, Any]:
     }
 
 
-def standing_json(standing: Applicability) -> dict[str, Any]:
+def applicability_json(applicability: Applicability) -> dict[str, Any]:
     """Return the part of a workspace constraint's applicability that is stored with a run."""
-    constraint = standing.constraint
+    constraint = applicability.constraint
     return {
         "path": constraint.path,
         "version": constraint.live.number if constraint.live else None,
-        "applies": standing.applies,
-        "reasons": list(standing.reasons),
-        "notes": list(standing.match.notes),
+        "applies": applicability.applies,
+        "reasons": list(applicability.reasons),
+        "notes": list(applicability.match.notes),
     }
 
 

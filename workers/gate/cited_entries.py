@@ -177,8 +177,8 @@ def _fields_read(user: MemoryUser, parent: Checkpoint) -> frozenset[str]:
     """Return the names of the fields that constraints read, including workspace constraints."""
     outline = Outline.from_json(parent.outline)
     paths = [constraint_path(name) for name in outline.constraints]
-    standings = applicability.applicabilities(user, outline)
-    applying = [one.constraint for one in standings if one.applies]
+    applicabilities = applicability.applicabilities(user, outline)
+    applying = [one.constraint for one in applicabilities if one.applies]
     live = applicability.read_live(applying).values()
     sources = [*checkpoints.read_files(parent, paths).values(), *(one.source for one in live)]
     return frozenset().union(*map(_attributes, sources))

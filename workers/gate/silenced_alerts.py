@@ -104,8 +104,8 @@ def _find_after(candidate: ModelChange, previous: Sandbox) -> FindingsByFingerpr
     findings in the candidate's.
     """
     user, sandbox, files = candidate.plan.user, candidate.sandbox, candidate.change.files
-    standings = applicability.applicabilities(user, candidate.change.outline)
-    plan = replace(candidate.plan, standings=standings)
+    applicabilities = applicability.applicabilities(user, candidate.change.outline)
+    plan = replace(candidate.plan, applicabilities=applicabilities)
     theirs = bytecode_of(plan, sandbox.image_digest, plan.bindings.keys()) if plan.applying else {}
     if theirs:
         sandbox.load(bytecode=theirs)

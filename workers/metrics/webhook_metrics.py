@@ -33,12 +33,12 @@ def _messages() -> Iterator[Metric]:
     endpoints = GaugeMetricFamily(
         "uac_webhook_endpoints", "Webhook endpoints, by state.", labels=["state"]
     )
-    standing = WebhookEndpoint.objects.order_by().aggregate(
+    counts = WebhookEndpoint.objects.order_by().aggregate(
         ok=Count("pk", filter=Q(enabled=True, failing_since=None)),
         failing=Count("pk", filter=Q(enabled=True, failing_since__isnull=False)),
         disabled=Count("pk", filter=Q(enabled=False)),
     )
-    for state, number in standing.items():
+    for state, number in counts.items():
         endpoints.add_metric([state], number)
     yield from (
         messages,

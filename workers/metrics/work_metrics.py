@@ -30,7 +30,7 @@ def _of_work() -> Iterator[Metric]:
             ("dead", "Work that failed permanently and was not handled by staff yet."),
         )
     }
-    for one in stuck.standings():
+    for one in stuck.work_statuses():
         labels = [one.kind.name, one.kind.queue]
         families["waiting"].add_metric(labels, one.waiting)
         families["held"].add_metric(labels, one.held)

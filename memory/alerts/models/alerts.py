@@ -91,8 +91,8 @@ def found_by(constraint: str, *, ever: bool = False) -> models.Q:
         mine |= models.Q(models.Exists(duplicates)) | models.Q(models.Exists(former))
     else:
         live, together = models.Q(resolved_at=None), models.OuterRef("resolved_at")
-        standing = duplicates.filter(live | models.Q(resolved_at=together))
-        mine |= models.Q(models.Exists(standing))
+        remaining = duplicates.filter(live | models.Q(resolved_at=together))
+        mine |= models.Q(models.Exists(remaining))
     return models.Q(duplicate_of=None) & mine
 
 

@@ -139,8 +139,8 @@ class Constraints(KnownView):
         judged = _judged(then.user, is_now=then.is_now)
         found = [_summary(known, name, judged) for name in known.constraints]
         if then.is_now:
-            standings = applicability.applicabilities(then.user, known)
-            found += [_of_workspace(standing, judged) for standing in standings]
+            applicabilities = applicability.applicabilities(then.user, known)
+            found += [_of_workspace(one, judged) for one in applicabilities]
         # The user's own constraints come first.
         return Response(
             page_of(request, found, lambda row: (row["path"].startswith(FOLDER), row["path"]))
@@ -351,16 +351,16 @@ def _summary(known: Outline, name: str, judged: Judged) -> dict[str, Any]:
     }
 
 
-def _of_workspace(standing: applicability.Applicability, judged: Judged) -> dict[str, Any]:
-    path = standing.constraint.path
+def _of_workspace(result: applicability.Applicability, judged: Judged) -> dict[str, Any]:
+    path = result.constraint.path
     return {
-        "name": standing.constraint.name,
+        "name": result.constraint.name,
         "path": path,
-        "summary": standing.constraint.description,
-        "applies": standing.applies,
-        "reasons": list(standing.reasons),
-        "notes": list(standing.match.notes),
-        **_life(path, judged, runs=standing.applies),
+        "summary": result.constraint.description,
+        "applies": result.applies,
+        "reasons": list(result.reasons),
+        "notes": list(result.match.notes),
+        **_life(path, judged, runs=result.applies),
     }
 
 

@@ -136,6 +136,6 @@ _NONE: dict[str, Any] = {
 def _is_current(user: MemoryUser, forecast: Forecast) -> bool:
     if user.head is None or user.alerts_instant is None:
         return False
-    standings = applicability.applicabilities(user, Outline.from_json(user.head.outline))
-    basis = forecasts.basis_of(user, standings)
+    applicabilities = applicability.applicabilities(user, Outline.from_json(user.head.outline))
+    basis = forecasts.basis_of(user, applicabilities)
     return forecasts.is_fresh(forecast, user.head, user.alerts_instant, basis)

@@ -184,7 +184,7 @@ class Add(Mem0View):
         # mem0's client sends no Idempotency-Key, but other callers of this URL might.
         entries = self._append(asked["user_id"], drafts)
         if asked["infer"]:
-            work = lane_status.standing(entries[0].user)
+            work = lane_status.of_user(entries[0].user)
             ahead = "; a language model will process them."
             if work.state == LaneState.STOPPED:
                 ahead = f", waiting for a language model: {work.reason}"

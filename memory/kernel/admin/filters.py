@@ -87,15 +87,15 @@ class WorkFilter(admin.SimpleListFilter):
         return [
             (f"{kind.name}.{how}", f"{kind.label}: {words}" if len(kinds) > 1 else words)
             for kind in kinds
-            for how, words in stuck.STANDINGS.items()
+            for how, words in stuck.STATUSES.items()
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         name, _, how = (self.value() or "").partition(".")
         kind = KINDS.get(name)
-        if kind is None or how not in stuck.STANDINGS or kind.model is not queryset.model:
+        if kind is None or how not in stuck.STATUSES or kind.model is not queryset.model:
             return None
-        rows = stuck.by_standing(kind, timezone.now())[how]
+        rows = stuck.rows_by_status(kind, timezone.now())[how]
         return queryset.filter(pk__in=rows.order_by().values("pk"))
 
 

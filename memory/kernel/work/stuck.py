@@ -21,7 +21,7 @@ from memory.kernel.models.leased import LeasedWork
 from memory.kernel.work import leases
 from memory.kernel.work.kinds import KINDS, WorkKind
 
-STANDINGS = {
+STATUSES = {
     "waiting": "waiting for a worker",
     "held": "in progress",
     "failing": "failing",
@@ -46,7 +46,7 @@ class WorkStatus:
     dead: int
 
 
-def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
+def work_statuses(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
     """Yield the status of the given kinds of work (default: all), using a single SQL statement."""
     now = timezone.now()
     kinds = list(KINDS.values() if kinds is None else kinds)
@@ -58,7 +58,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
         # Work that is backing off isn't waiting for a worker until its `run_after`.
         .annotate(number=Count("pk"), began=Min(Greatest(kind.since or "run_after", "run_after")))
         for kind in kinds
-        for how, rows in by_standing(kind, now).items()
+        for how, rows in rows_by_status(kind, now).items()
     ]
     found = {
         (row["of"], row["how"]): (row["number"], row["began"])
@@ -66,7 +66,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
     }
     for kind in kinds:
         (waiting, oldest), (held, longest), (failing, _), (dead, _) = (
-            found.get((kind.name, how), (0, None)) for how in STANDINGS
+            found.get((kind.name, how), (0, None)) for how in STATUSES
         )
         yield WorkStatus(
             kind=kind,
@@ -79,7 +79,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
         )
 
 
-def by_standing(kind: WorkKind, now: datetime.datetime) -> Mapping[str, QuerySet[Any]]:
+def rows_by_status(kind: WorkKind, now: datetime.datetime) -> Mapping[str, QuerySet[Any]]:
     """Map each status (`waiting`, `held`, `failing`, `dead`) to this kind's work in that status."""
     work, ready = kind.work(), kind.ready_work()
     return {

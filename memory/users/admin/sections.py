@@ -43,7 +43,7 @@ def show_merges(user: MemoryUser) -> SafeString | str:
 def show_model_work(user: MemoryUser) -> SafeString:
     """Show whether the language model is working on the user's entries and, if not, why."""
     of_model = next(lane for lane in timeline.lanes_of(user) if lane.name == LaneName.STRUCTURE)
-    found = lane_status.standing(user, of_model, pause_of)
+    found = lane_status.of_user(user, of_model, pause_of)
     told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
     if found.until is not None:
         until = date_format(localtime(found.until), "DATETIME_FORMAT")

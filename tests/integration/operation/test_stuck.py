@@ -32,8 +32,8 @@ pytestmark = pytest.mark.django_db
 HOUR = datetime.timedelta(hours=1)
 
 
-def standing(name: str) -> WorkStatus:
-    return next(one for one in stuck.standings() if one.kind.name == name)
+def status_of(name: str) -> WorkStatus:
+    return next(one for one in stuck.work_statuses() if one.kind.name == name)
 
 
 def appended(user: MemoryUser) -> Lane:
@@ -59,7 +59,7 @@ def test_work_waits_from_when_a_worker_could_begin(user: MemoryUser) -> None:
     now = timezone.now()
     Lane.objects.filter(pk=lane.pk).update(due_at=now - 3 * HOUR, run_after=now - HOUR)
 
-    one = standing("records")
+    one = status_of("records")
 
     assert (one.waiting, one.held, one.failing, one.dead) == (1, 0, 0, 0)
     assert 3600 <= one.oldest < 3660
@@ -71,10 +71,10 @@ def test_held_and_backing_off_work_does_not_count_as_waiting(
     appended(user)
     lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.RECORDS))
     assert lane is not None
-    held = standing("records")
+    held = status_of("records")
 
     leases.fail(lane, "no sandbox", until=timezone.now() + HOUR)
-    backing_off = standing("records")
+    backing_off = status_of("records")
 
     assert (held.waiting, held.held, held.oldest) == (0, 1, 0)
     assert (backing_off.waiting, backing_off.held) == (0, 0)
@@ -121,8 +121,8 @@ def test_a_run_that_was_given_up_is_dead_until_it_is_tried_again(
     user: MemoryUser, kind: RunKind, name: str
 ) -> None:
     run = given_up(user, kind)
-    assert standing(name).dead == 1
-    assert standing("questions" if name == "runs" else "runs").dead == 0
+    assert status_of(name).dead == 1
+    assert status_of("questions" if name == "runs" else "runs").dead == 0
 
     [found] = stuck.found(KINDS[name], 10)
     assert found.is_dead
@@ -131,7 +131,7 @@ def test_a_run_that_was_given_up_is_dead_until_it_is_tried_again(
     run.refresh_from_db()
     assert (run.status, run.outcome, run.attempts) == (RunStatus.QUEUED, "", 0)
     assert runs.claim(str(run.pk)) == run
-    assert standing(name).dead == 0
+    assert status_of(name).dead == 0
 
 
 def given_up(user: MemoryUser, kind: RunKind = RunKind.QUERY) -> Run:
@@ -164,13 +164,13 @@ def test_a_run_that_was_redacted_is_not_tried_again(user: MemoryUser) -> None:
 
 def test_a_webhook_message_that_was_given_up_is_sent_again(user: MemoryUser) -> None:
     message = given_up_after_its_last_try(make_message(user))
-    assert standing("deliveries").dead == 1
+    assert status_of("deliveries").dead == 1
 
     assert stuck.try_again(KINDS["deliveries"], [message.pk]) == 1
 
     message.refresh_from_db()
     assert (message.state, message.dead_since) == (DeliveryState.PENDING, None)
-    assert standing("deliveries").waiting == 1
+    assert status_of("deliveries").waiting == 1
 
 
 def test_a_message_that_was_redacted_is_no_dead_letter(user: MemoryUser) -> None:
@@ -178,7 +178,7 @@ def test_a_message_that_was_redacted_is_no_dead_letter(user: MemoryUser) -> None
 
     outbox.redact(user, [message.pk])
 
-    assert standing("deliveries").dead == 0
+    assert status_of("deliveries").dead == 0
 
 
 def make_message(user: MemoryUser, *, enabled: bool = True) -> Delivery:
@@ -202,7 +202,7 @@ def given_up_after_its_last_try(message: Delivery) -> Delivery:
 def test_messages_to_an_endpoint_that_is_disabled_do_not_wait(user: MemoryUser) -> None:
     make_message(user, enabled=False)
 
-    assert standing("deliveries").waiting == 0
+    assert status_of("deliveries").waiting == 0
 
 
 def test_a_forecast_that_was_given_up_is_made_again(user: MemoryUser) -> None:
@@ -212,7 +212,7 @@ def test_a_forecast_that_was_given_up_is_made_again(user: MemoryUser) -> None:
     assert stuck.try_again(KINDS["forecasts"], [forecast.pk]) == 1
 
     assert leases.claim(KINDS["forecasts"].work()) == forecast
-    assert standing("forecasts").dead == 0
+    assert status_of("forecasts").dead == 0
 
 
 def test_a_backtest_that_was_given_up_goes_on_unless_another_does(user: MemoryUser) -> None:

@@ -97,7 +97,7 @@ def test_new_kind_that_fails_is_seen_as_stuck(
     with pytest.raises(ValueError, match="once is enough"):
         tasks.work("samples", user.pk)
 
-    (status,) = (one for one in stuck.standings() if one.kind == kind)
+    (status,) = (one for one in stuck.work_statuses() if one.kind == kind)
     assert (status.kind.label, status.failing, status.held) == ("samples", 1, 0)
     (item,) = stuck.found(kind, 10)
     assert (item.whose, item.error) == (user, "ValueError: once is enough")

@@ -176,7 +176,7 @@ def test_staff_see_why_the_language_model_does_nothing(user: MemoryUser) -> None
     append_texts(user, "hi")
     pauses.pause(user.workspace, by="staff:eve", reason="its import runs wild")
 
-    standing = lane_status.standing(user)
+    standing = lane_status.of_user(user)
 
     assert standing.state == LaneState.STOPPED
     assert standing.reason == "paused by staff:eve: its import runs wild"

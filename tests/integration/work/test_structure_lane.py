@@ -319,7 +319,7 @@ def test_how_it_stands_is_told_with_the_reason(
     user: MemoryUser, settings: Settings, clock: Clock
 ) -> None:
     def told() -> tuple[LaneState, int, float | None, str]:
-        found = lane_status.standing(user)
+        found = lane_status.of_user(user)
         until = None if found.until is None else (found.until - START).total_seconds()
         return found.state, found.waiting, until, found.reason
 
@@ -354,4 +354,4 @@ def test_a_worker_that_is_gone_does_not_count_as_working(
 
     clock.shift(settings.UAC_LEASE_SECONDS + 1)
 
-    assert lane_status.standing(user).state == LaneState.DUE
+    assert lane_status.of_user(user).state == LaneState.DUE
