@@ -52,6 +52,10 @@ router.register("constraints", workspace_constraints.WorkspaceConstraints, "work
 router.register(CONSTRAINT_VERSIONS, workspace_constraints.ConstraintVersions, "constraint-version")
 router.register("paused-constraints", paused.PausedConstraints, "paused-constraint")
 router.register("runs", runs.Runs, "run")
+router.register("users", api.Users, "user")
+router.register(f"{USER}checkpoints", checkpoints.Checkpoints, "checkpoint")
+router.register(f"{USER}constraints", constraints.Constraints, "constraint")
+router.register(f"{USER}entries", entries.Entries, "entry")
 router.register("webhooks", webhooks.Webhooks, "webhook")
 router.register("webhooks/<uuid:endpoint_id>/deliveries", webhooks.Deliveries, "delivery")
 
@@ -66,14 +70,8 @@ ENDPOINTS = [
     path("erasures/<uuid:erasure_id>/", erasures.OneErasure.as_view(), name="erasure"),
     path("events/", events.Events.as_view(), name="events"),
     path("openapi.json", document.Document.as_view(), name="openapi"),
-    path("users/", api.Users.as_view(), name="users"),
-    path(USER, api.User.as_view(), name="user"),
-    path(f"{USER}entries/", entries.Entries.as_view(), name="entries"),
-    path(f"{USER}entries/<int:seq>/", entries.Entry.as_view(), name="entry"),
     path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
     path(f"{USER}redactions/<int:seq>/", entries.OneRedaction.as_view(), name="redaction"),
-    path(f"{USER}checkpoints/", checkpoints.Checkpoints.as_view(), name="checkpoints"),
-    path(VERSION, checkpoints.OneCheckpoint.as_view(), name="checkpoint"),
     path(
         f"{VERSION}files/<path:path>", checkpoints.CheckpointFile.as_view(), name="checkpoint-file"
     ),
@@ -98,13 +96,6 @@ ENDPOINTS = [
     path(f"{USER}context/", context.Context.as_view(), name="context"),
     path(f"{USER}ask/", asking.Ask.as_view(), name="ask"),
     path(f"{USER}search/", search.Search.as_view(), name="search"),
-    path(f"{USER}constraints/", constraints.Constraints.as_view(), name="constraints"),
-    path(f"{USER}constraints/<str:name>/", constraints.Constraint.as_view(), name="constraint"),
-    path(
-        f"{USER}constraints/<str:name>/run/",
-        constraints.RunConstraint.as_view(),
-        name="run-constraint",
-    ),
     path(f"{USER}alerts/", alerts.UserAlerts.as_view({"get": "list"}), name="user-alerts"),
     path(f"{USER}events/", events.UserEvents.as_view(), name="user-events"),
     path(f"{USER}backtests/", backtests.UserBacktests.as_view(), name="user-backtests"),

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema_field
-from rest_framework import generics, serializers
+from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,7 +16,6 @@ from memory.kernel.database.timeouts import retry_deadlocks
 from memory.kernel.http import etags, operations
 from memory.kernel.http.authentication import NOT_FOR_CERTAIN_USERS, Principal, principal_of
 from memory.kernel.http.errors import Conflict
-from memory.kernel.http.filters import StrictView
 from memory.kernel.http.serializers import ObjectField, StrictSerializer, validated
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.unknown import NO_ENDPOINT
@@ -155,13 +154,28 @@ class UserDetailSerializer(UserSerializer):
         return dict(StandingSerializer(lane_status.of_user(user)).data)
 
 
-class Users(StrictView, generics.ListAPIView[MemoryUser]):
+class Users(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[MemoryUser]):
     """List the users in the workspace."""
 
-    certain_users = True
+    # Needs `manage` because erased data cannot be restored.
+    scopes = {"destroy": Scope.MANAGE}
     queryset = MemoryUser.objects.none()
     serializer_class = UserSerializer
+    lookup_url_kwarg = "user_id"
+    lookup_value_converter = "user"
     ordering = ["user_id"]
+
+    def check_permissions(self, request: Request) -> None:
+        """Raise Http404 for what is a misspelt endpoint of a user rather than an id with a slash.
+
+        The server gets a path decoded and cannot tell them apart, except by the users it knows.
+        """
+        user_id = self.kwargs.get("user_id", "")
+        if "/" in user_id and isinstance(request.user, Principal):
+            user = find_user(request.user.workspace, user_id)
+            if user is None or not reaches(request.user.key, user):
+                raise Http404(NO_ENDPOINT)
+        super().check_permissions(request)
 
     def get_queryset(self) -> QuerySet[MemoryUser]:
         """Return the users in the caller's workspace."""
@@ -169,7 +183,7 @@ class Users(StrictView, generics.ListAPIView[MemoryUser]):
         return users.select_related("merged_into").defer("head__tree", "head__outline")
 
     @operations.write({201: UserDetailSerializer}, request=NewUserSerializer)
-    def post(self, request: Request) -> Response:
+    def create(self, request: Request) -> Response:
         """Create a user; 409 if the workspace already has a user with this id."""
         if principal_of(request).key.user_pks is not None:
             raise Http404(NOT_FOR_CERTAIN_USERS)
@@ -185,30 +199,11 @@ class Users(StrictView, generics.ListAPIView[MemoryUser]):
                 raise Conflict(message) from None
 
         user = self.once(create)
-        location = reverse("user", args=[user.user_id])
+        location = reverse("user-detail", args=[user.user_id])
         return operations.created(UserDetailSerializer(user).data, location)
 
-
-class User(UserScopedView):
-    """One user."""
-
-    # Needs `manage` because erased data cannot be restored.
-    scopes = {"delete": Scope.MANAGE}
-
-    def check_permissions(self, request: Request) -> None:
-        """Raise Http404 for what is a misspelt endpoint of a user rather than an id with a slash.
-
-        The server gets a path decoded and cannot tell them apart, except by the users it knows.
-        """
-        user_id = self.kwargs["user_id"]
-        if "/" in user_id and isinstance(request.user, Principal):
-            user = find_user(request.user.workspace, user_id)
-            if user is None or not reaches(request.user.key, user):
-                raise Http404(NO_ENDPOINT)
-        super().check_permissions(request)
-
     @operations.read(responses=UserDetailSerializer)
-    def get(self, request: Request, user_id: str) -> Response:
+    def retrieve(self, request: Request, user_id: str) -> Response:
         """Return the user with the head version and the number of log entries by outcome."""
         return Response(self._told())
 
@@ -218,7 +213,7 @@ class User(UserScopedView):
     @operations.write(
         {200: UserDetailSerializer, **etags.CHANGED}, [etags.IF_MATCH], request=UserChangeSerializer
     )
-    def patch(self, request: Request, user_id: str) -> Response:
+    def partial_update(self, request: Request, user_id: str) -> Response:
         """Change the user's time zone or metadata."""
         given = validated(UserChangeSerializer, request.data)
         user = self.memory_user()
@@ -243,7 +238,7 @@ class User(UserScopedView):
             ),
         ],
     )
-    def delete(self, request: Request, user_id: str) -> Response:
+    def destroy(self, request: Request, user_id: str) -> Response:
         """Erase the user: all stored data about the user is permanently deleted.
 
         202 with the erasure, which can be read again by its `id`. From then on, the user does not

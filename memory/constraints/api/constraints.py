@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import Http404
-from rest_framework import serializers
+from drf_spectacular.helpers import forced_singular_serializer
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,9 +20,9 @@ from memory.kernel.http.etags import CHANGED, IF_MATCH, require_match
 from memory.kernel.http.pages import PAGE, PageSerializer, page_of
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import EvidenceField, RunErrorField
-from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope
 from memory.project import EditError, Outline
 from memory.project.edits import MAX_SOURCE
 from memory.project.names import check_lower_name
@@ -124,84 +126,6 @@ class NewConstraintSerializer(StrictSerializer):
     )
 
 
-class Constraints(KnownView):
-    """The newest version's constraints and the workspace's, or an earlier version's constraints."""
-
-    @operations.read(
-        operation_id="users_constraints_list",
-        responses=ConstraintPageSerializer,
-        parameters=[AS_OF, *PAGE],
-    )
-    def get(self, request: Request, user_id: str) -> Response:
-        """List the constraints in the user's project, then the workspace's current constraints."""
-        then = self.known()
-        known = outline(then.checkpoint)
-        judged = _judged(then.user, is_now=then.is_now)
-        found = [_summary(known, name, judged) for name in known.constraints]
-        if then.is_now:
-            applicabilities = applicability.applicabilities(then.user, known)
-            found += [_of_workspace(one, judged) for one in applicabilities]
-        # The user's own constraints come first.
-        return Response(
-            page_of(request, found, lambda row: (row["path"].startswith(FOLDER), row["path"]))
-        )
-
-
-class Constraint(KnownView):
-    """One constraint in a user's project."""
-
-    costly = ("put",)
-
-    @operations.read(responses=ConstraintDetailSerializer, parameters=[AS_OF])
-    def get(self, request: Request, user_id: str, name: str) -> Response:
-        """Return the constraint with its source and tests."""
-        then = self.known()
-        found = _detail(then.user, then.checkpoint, name, is_now=then.is_now)
-        if found is None:
-            raise Http404(f"This user has no constraint {name!r}.")
-        return Response(found)
-
-    @operations.write(
-        {**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH], request=NewConstraintSerializer
-    )
-    def put(self, request: Request, user_id: str, name: str) -> Response:
-        """Create or change the constraint; the gate decides, as for all proposed edits.
-
-        With `If-Match`, the gate also refuses to overwrite a concurrent change
-        (`changed_meanwhile`).
-        """
-        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
-        try:
-            check_lower_name(name, "constraint")
-        except EditError as error:
-            raise serializers.ValidationError({"name": [str(error)]}) from None
-        given = validated(NewConstraintSerializer, request.data)
-        edit = {
-            "op": "write_constraint",
-            "name": name,
-            "source": given["source"],
-            "tests_source": given["tests"],
-            "sources": given["sources"],
-        }
-        user = self.memory_user()
-        return propose(
-            self, user, lambda: [edit], limit, expects=lambda: _expected(request, user, name)
-        )
-
-    @operations.write({**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH])
-    def delete(self, request: Request, user_id: str, name: str) -> Response:
-        """Delete the constraint with its tests; its alerts are resolved."""
-        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
-        user = self.memory_user()
-
-        def edits() -> list[dict[str, Any]]:
-            if name not in outline(user.head).constraints:
-                raise Http404(f"This user has no constraint {name!r}.")
-            return [{"op": "delete_constraint", "name": name, "sources": []}]
-
-        return propose(self, user, edits, limit, expects=lambda: _expected(request, user, name))
-
-
 class TriedAlertSerializer(serializers.Serializer[Any]):
     """An alert that the constraint would raise."""
 
@@ -234,18 +158,89 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
     warning = serializers.CharField(allow_null=True)
 
 
-class RunConstraint(UserScopedView):
-    """Run one constraint now, or as of a point in the past."""
+class Constraints(KnownView, viewsets.ViewSet):
+    """The newest version's constraints and the workspace's, or an earlier version's constraints."""
 
-    costly = ("post",)
-    reads_only = True
+    scopes = {"run": Scope.READ}
+    costly = ("update", "run")
+    lookup_url_kwarg = "name"
+    lookup_value_converter = "str"
+
+    @operations.read(
+        operation_id="users_constraints_list",
+        responses=forced_singular_serializer(ConstraintPageSerializer),  # type: ignore[no-untyped-call]
+        parameters=[AS_OF, *PAGE],
+    )
+    def list(self, request: Request, user_id: str) -> Response:
+        """List the constraints in the user's project, then the workspace's current constraints."""
+        then = self.known()
+        known = outline(then.checkpoint)
+        judged = _judged(then.user, is_now=then.is_now)
+        found = [_summary(known, name, judged) for name in known.constraints]
+        if then.is_now:
+            applicabilities = applicability.applicabilities(then.user, known)
+            found += [_of_workspace(one, judged) for one in applicabilities]
+        # The user's own constraints come first.
+        return Response(
+            page_of(request, found, lambda row: (row["path"].startswith(FOLDER), row["path"]))
+        )
+
+    @operations.read(responses=ConstraintDetailSerializer, parameters=[AS_OF])
+    def retrieve(self, request: Request, user_id: str, name: str) -> Response:
+        """Return the constraint with its source and tests."""
+        then = self.known()
+        found = _detail(then.user, then.checkpoint, name, is_now=then.is_now)
+        if found is None:
+            raise Http404(f"This user has no constraint {name!r}.")
+        return Response(found)
+
+    @operations.write(
+        {**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH], request=NewConstraintSerializer
+    )
+    def update(self, request: Request, user_id: str, name: str) -> Response:
+        """Create or change the constraint; the gate decides, as for all proposed edits.
+
+        With `If-Match`, the gate also refuses to overwrite a concurrent change
+        (`changed_meanwhile`).
+        """
+        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        try:
+            check_lower_name(name, "constraint")
+        except EditError as error:
+            raise serializers.ValidationError({"name": [str(error)]}) from None
+        given = validated(NewConstraintSerializer, request.data)
+        edit = {
+            "op": "write_constraint",
+            "name": name,
+            "source": given["source"],
+            "tests_source": given["tests"],
+            "sources": given["sources"],
+        }
+        user = self.memory_user()
+        return propose(
+            self, user, lambda: [edit], limit, expects=lambda: _expected(request, user, name)
+        )
+
+    @operations.write({**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH])
+    def destroy(self, request: Request, user_id: str, name: str) -> Response:
+        """Delete the constraint with its tests; its alerts are resolved."""
+        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        user = self.memory_user()
+
+        def edits() -> list[dict[str, Any]]:
+            if name not in outline(user.head).constraints:
+                raise Http404(f"This user has no constraint {name!r}.")
+            return [{"op": "delete_constraint", "name": name, "sources": []}]
+
+        return propose(self, user, edits, limit, expects=lambda: _expected(request, user, name))
 
     @operations.write(
         {200: TriedConstraintSerializer, 202: RunSerializer, **FAILURES},
         [waiting.WAIT],
         request=MomentSerializer,
     )
-    def post(self, request: Request, user_id: str, name: str) -> Response:
+    @action(detail=True, methods=["post"])
+    def run(self, request: Request, user_id: str, name: str) -> Response:
         """Run one of the user's or the workspace's live constraints on the current or a past state.
 
         The constraint is run in its current form, and opens no alerts. `as_of` and `by` select the

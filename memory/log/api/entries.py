@@ -13,7 +13,7 @@ from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer
-from rest_framework import generics, serializers
+from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -64,9 +64,14 @@ class EntryFilter(django_filters.FilterSet):
         fields: list[str] = []
 
 
-class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
+class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[LogEntry]):
     """List the entries in a user's log, in order."""
 
+    # Needs `manage`, because redacted content cannot be restored.
+    scopes = {"destroy": Scope.MANAGE}
+    of_merged = ["destroy"]
+    lookup_url_kwarg = "seq"
+    lookup_value_converter = "int"
     queryset = LogEntry.objects.none()
     serializer_class = EntrySerializer
     body_example = (
@@ -85,7 +90,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         return LogEntry.objects.filter(user=user)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of the log, with each entry's outcome."""
+        """List the entries in a user's log, in order."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         if page:
             _look_up(page[0].user, page)
@@ -100,7 +105,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
             resource_type_field_name=None,
         ),
     )
-    def post(self, request: Request, user_id: str) -> Response:
+    def create(self, request: Request, user_id: str) -> Response:
         """Append one or more entries, all or none; returns 202 once they are in the log.
 
         With `?wait=`, the server responds once all typed entries in the request are settled, or
@@ -124,13 +129,59 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
             _look_up(user, entries)
         serialized = [_ENTRY.to_representation(entry) for entry in entries]
         first = serialized[0]["seq"]
-        location = reverse("entries", args=[user_id]) + f"?after={first - 1}"
+        location = reverse("entry-list", args=[user_id]) + f"?after={first - 1}"
         if len(serialized) == 1:
-            location = reverse("entry", args=[user_id, first])
+            location = reverse("entry-detail", args=[user_id, first])
         answer = _appended(serialized)
         if limit:
             answer |= _widened(user, records)
         return operations.accepted(answer, location)
+
+    @operations.write(
+        {202: RedactionSerializer},
+        [
+            OpenApiParameter(
+                "reason",
+                str,
+                description="The reason for the redaction, which stays on record; at most 2000"
+                " characters.",
+            ),
+        ],
+    )
+    def destroy(self, request: Request, user_id: str, seq: int) -> Response:
+        """Redact the entry and all entries derived from it, deleting their content.
+
+        202 with the redaction, which is itself an entry in the log (`seq`) and lists all redacted
+        entries. Content based on them is removed from the project soon after; until then, requests
+        that read the project get 503. A repeated request returns the progress. Requires the scope
+        `manage`.
+        """
+        reason = validated(WhySerializer, request.query_params.dict())["reason"]
+        user = self.memory_user()
+
+        def redact() -> Redaction:
+            by = str(principal_of(request))
+            try:
+                entry = redaction.redact(user, [seq], by=by, reason=reason)
+            except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
+                raise Http404(str(error)) from None
+            except redaction.RedactionRefused as error:
+                raise Conflict(str(error)) from None
+            return Redaction.objects.get(user=user, seq=entry.seq)
+
+        row = self.once(redact)
+        location = reverse("redaction", args=[user_id, row.seq])
+        return operations.accepted(RedactionSerializer(row).data, location)
+
+    @operations.read(responses=EntrySerializer)
+    def retrieve(self, request: Request, user_id: str, seq: int) -> Response:
+        """Return the entry with its outcome."""
+        user = self.memory_user()
+        entry = LogEntry.objects.filter(user=user, seq=seq).first()
+        if entry is None:
+            raise Http404(f"The log has no entry {seq}.")
+        _look_up(user, [entry])
+        return Response(_ENTRY.to_representation(entry))
 
     def _found(self) -> MemoryUser | None:
         """Return the user in the URL, or None if a first entry may create it; or raise Http404."""
@@ -245,60 +296,6 @@ def read_drafts(body: Any) -> list[entry_log.Draft]:
             raise serializers.ValidationError({"entries": errors})
         return drafts
     return [_NEW_ENTRY.draft(body)]
-
-
-class Entry(UserScopedView):
-    """One entry in a user's log."""
-
-    # Needs `manage`, because redacted content cannot be restored.
-    scopes = {"delete": Scope.MANAGE}
-    of_merged = ["delete"]
-
-    @operations.write(
-        {202: RedactionSerializer},
-        [
-            OpenApiParameter(
-                "reason",
-                str,
-                description="The reason for the redaction, which stays on record; at most 2000"
-                " characters.",
-            ),
-        ],
-    )
-    def delete(self, request: Request, user_id: str, seq: int) -> Response:
-        """Redact the entry and all entries derived from it, deleting their content.
-
-        202 with the redaction, which is itself an entry in the log (`seq`) and lists all redacted
-        entries. Content based on them is removed from the project soon after; until then, requests
-        that read the project get 503. A repeated request returns the progress. Requires the scope
-        `manage`.
-        """
-        reason = validated(WhySerializer, request.query_params.dict())["reason"]
-        user = self.memory_user()
-
-        def redact() -> Redaction:
-            by = str(principal_of(request))
-            try:
-                entry = redaction.redact(user, [seq], by=by, reason=reason)
-            except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
-                raise Http404(str(error)) from None
-            except redaction.RedactionRefused as error:
-                raise Conflict(str(error)) from None
-            return Redaction.objects.get(user=user, seq=entry.seq)
-
-        row = self.once(redact)
-        location = reverse("redaction", args=[user_id, row.seq])
-        return operations.accepted(RedactionSerializer(row).data, location)
-
-    @operations.read(responses=EntrySerializer)
-    def get(self, request: Request, user_id: str, seq: int) -> Response:
-        """Return the entry with its outcome."""
-        user = self.memory_user()
-        entry = LogEntry.objects.filter(user=user, seq=seq).first()
-        if entry is None:
-            raise Http404(f"The log has no entry {seq}.")
-        _look_up(user, [entry])
-        return Response(_ENTRY.to_representation(entry))
 
 
 class OneRedaction(UserScopedView):

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter
-from rest_framework import generics, serializers
+from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -206,10 +206,12 @@ class FileSerializer(serializers.Serializer[Any]):
     source = serializers.CharField()  # type: ignore[assignment]
 
 
-class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
+class Checkpoints(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Checkpoint]):
     """List the accepted versions, newest first."""
 
-    costly = ("post",)
+    costly = ("create",)
+    lookup_url_kwarg = "version"
+    lookup_value_converter = "int"
     body_example = '{"edits": [{"op": …}, …]}'
     queryset = Checkpoint.objects.none()
     serializer_class = CheckpointSerializer
@@ -225,7 +227,7 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         )
 
     @operations.write(DECISIONS, [waiting.WAIT], request=ProposalSerializer)
-    def post(self, request: Request, user_id: str) -> Response:
+    def create(self, request: Request, user_id: str) -> Response:
         """Propose edits or files, which the gate accepts or rejects.
 
         200 with the new version; 422 with the verdict if the gate rejects the proposal, in which
@@ -248,6 +250,11 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
             files=proposal["files"],
             base=base,
         )
+
+    @operations.read(responses=CheckpointDetailSerializer)
+    def retrieve(self, request: Request, user_id: str, version: int) -> Response:
+        """Return the version with its files, edits and verdict."""
+        return Response(CheckpointDetailSerializer(_version(self.memory_user(), version)).data)
 
 
 def propose(
@@ -310,28 +317,19 @@ def _notes(verdict: Mapping[str, Any]) -> list[str]:
     ]
 
 
-class OneCheckpoint(UserScopedView):
-    """One version of a user's project."""
+def _version(user: MemoryUser, version: int) -> Checkpoint:
+    """Return a version of the user's project.
 
-    @operations.read(responses=CheckpointDetailSerializer)
-    def get(self, request: Request, user_id: str, version: int) -> Response:
-        """Return the version with its files, edits and verdict."""
-        return Response(CheckpointDetailSerializer(self.checkpoint(version)).data)
-
-    def checkpoint(self, version: int) -> Checkpoint:
-        """Return a version of the user's project.
-
-        Raises Http404 if there is no such version, and BeingRedacted (503) during a redaction.
-        """
-        user = self.memory_user()
-        history.refuse_being_redacted(user)
-        found = Checkpoint.objects.filter(user=user, version=version).first()
-        if found is None:
-            raise Http404(f"This user has no version {version}.")
-        return found
+    Raises Http404 if there is no such version, and BeingRedacted (503) during a redaction.
+    """
+    history.refuse_being_redacted(user)
+    checkpoint = Checkpoint.objects.filter(user=user, version=version).first()
+    if checkpoint is None:
+        raise Http404(f"This user has no version {version}.")
+    return checkpoint
 
 
-class CheckpointFile(OneCheckpoint):
+class CheckpointFile(UserScopedView):
     """One file in one version of a user's project."""
 
     @operations.read(
@@ -340,7 +338,7 @@ class CheckpointFile(OneCheckpoint):
     )
     def get(self, request: Request, user_id: str, version: int, path: str = "") -> Response:
         """Return the file's source."""
-        checkpoint = self.checkpoint(version)
+        checkpoint = _version(self.memory_user(), version)
         if path not in checkpoint.tree:
             raise Http404(f"Version {version} has no file {path!r}.")
         return Response(

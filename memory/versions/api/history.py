@@ -180,7 +180,7 @@ class Restore(UserScopedView):
                 return rollback.restore(user, version, by=by, **given)
 
         checkpoint = self.once(restore)
-        location = reverse("checkpoint", args=[user_id, checkpoint.version])
+        location = reverse("checkpoint-detail", args=[user_id, checkpoint.version])
         return operations.created(CheckpointDetailSerializer(checkpoint).data, location)
 
 
