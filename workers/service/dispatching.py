@@ -130,25 +130,33 @@ def queue_runs_by_the_clock() -> int:
     """
     now = timezone.now()
     with transaction.atomic():
-        waiting = MemoryUser.objects.filter(
-            ~pauses.are_paused("pk", "workspace"),
-            constraints_due_at__lte=now,
-            head__isnull=False,
-            redacting_since=None,
+        users = _lock_due("constraints_due_at", now, BATCH)
+        _one_by_one(users, lambda user: _run_by_the_clock(user, now), "constraints_due_at", now)
+    return len(users)
+
+
+def _lock_due(column: str, now: datetime.datetime, most: int) -> list[MemoryUser]:
+    """Lock the first `most` users, in fair order, whose constraints are due by this column.
+
+    They come with their heads and forecasts, except for the large columns.
+    """
+    due = MemoryUser.objects.filter(
+        ~pauses.are_paused("pk", "workspace"),
+        head__isnull=False,
+        redacting_since=None,
+        merged_into=None,
+        **{f"{column}__lte": now},
+    )
+    return list(
+        due.filter(pk__in=in_turn(due, column, most, workspace="workspace"))
+        .select_for_update(skip_locked=True, no_key=True, of=("self",))
+        .select_related("head", "forecast")
+        .defer(
+            *("head__tree", "head__edits", "head__verdict"),
+            *("forecast__results", "forecast__timeline"),
         )
-        turns = in_turn(waiting, "constraints_due_at", BATCH, workspace="workspace")
-        due = list(
-            waiting.filter(pk__in=turns)
-            .select_for_update(skip_locked=True, no_key=True, of=("self",))
-            .select_related("head", "forecast")
-            .defer(
-                *("head__tree", "head__edits", "head__verdict"),
-                *("forecast__results", "forecast__timeline"),
-            )
-            .order_by("constraints_due_at")
-        )
-        _one_by_one(due, lambda user: _run_by_the_clock(user, now), "constraints_due_at", now)
-    return len(due)
+        .order_by(column)
+    )
 
 
 def _run_by_the_clock(user: MemoryUser, now: datetime.datetime) -> None:
@@ -248,21 +256,7 @@ def queue_runs_of_changed_constraints() -> int:
         return 0
     now = timezone.now()
     with transaction.atomic():
-        waiting = MemoryUser.objects.filter(
-            ~pauses.are_paused("pk", "workspace"),
-            constraints_changed_at__lte=now,
-            head__isnull=False,
-            redacting_since=None,
-            merged_into=None,
-        )
-        turns = in_turn(waiting, "constraints_changed_at", room, workspace="workspace")
-        users = list(
-            waiting.filter(pk__in=turns)
-            .select_for_update(skip_locked=True, no_key=True, of=("self",))
-            .select_related("head")
-            .defer("head__tree", "head__edits", "head__verdict")
-            .order_by("constraints_changed_at")
-        )
+        users = _lock_due("constraints_changed_at", now, room)
         MemoryUser.objects.filter(pk__in=[user.pk for user in users]).update(
             constraints_changed_at=None
         )
