@@ -215,7 +215,9 @@ def test_staff_pause_and_resume_in_the_admin(
     chosen = {"_selected_action": str(of.pk), "from_page": "1"}
 
     paused = admin_client.post(
-        reverse(page), {**chosen, "action": "pause", "note": "too loud"}, follow=True
+        reverse(page),
+        {**chosen, "action": "pause", "note": "too loud", "confirmed": "1"},
+        follow=True,
     )
 
     row = Pause.objects.get()
