@@ -46,9 +46,9 @@ class Attack:
         if given == 1:
             return called("finish", {})
         calls = []
-        if given == 2 and (applied := re.findall(r"with these numbers: ([\d, ]+)", request.text)):
-            numbers = [int(one) for one in re.findall(r"\d+", applied[0])]
-            calls.append(Called("drop_edits", {"numbers": numbers}))
+        if given == 2 and (applied := re.findall(r"Applied: (?:\d+ to )?(\d+)", request.text)):
+            changes = {str(number): None for number in range(int(applied[0]) + 1)}
+            calls.append(Called("edit", {"edits": changes}))
         dismiss = {"op": "dismiss", "reason": "nothing to keep", "sources": seqs}
         calls.append(Called("edit", {"edits": [dismiss]}))
         return Said(calls=(*calls, Called("finish", {})))

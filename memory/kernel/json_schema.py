@@ -24,6 +24,14 @@ def _validator_class() -> Any:
     )
 
 
+def _told(error: Any) -> str:
+    """Return where the error is and what it is; of alternatives, the one that was meant counts."""
+    from jsonschema.exceptions import best_match
+
+    cause = best_match([error])
+    return f"{cause.json_path}: {cause.message[:MAX_TOLD]}"
+
+
 def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """Describe how a tool's arguments violate its schema; return "" if they are valid."""
     try:
@@ -34,7 +42,7 @@ def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return "The arguments are nested too deeply."
     if not errors:
         return ""
-    told = [f"{error.json_path}: {error.message[:MAX_TOLD]}" for error in errors[:MAX_PROBLEMS]]
+    told = [_told(error) for error in errors[:MAX_PROBLEMS]]
     more = len(errors) - len(told)
     return (
         "The arguments do not match the tool's schema: "

@@ -1,6 +1,6 @@
 """Applying edits to a project. Each edit is fully checked before it changes anything."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +26,10 @@ from memory.project.edits import (
     check_sources,
 )
 from memory.project.errors import EditError
+from memory.project.literals import same
 from memory.project.model import Project, same_record
 from memory.project.names import check_key, check_lower_name, default_collection, key_of_entry
-from memory.project.outline import REQUIRED, SET_ASIDE, Domain
+from memory.project.outline import REQUIRED, SET_ASIDE, Class, Domain
 from memory.project.schema_edits import (
     add_field,
     check_new_holder,
@@ -40,7 +41,8 @@ from memory.project.schema_edits import (
     widen_field,
 )
 from memory.project.set_aside import without_set_aside
-from memory.project.values import Record, RecordId
+from memory.project.types import ListOf
+from memory.project.values import Record, RecordId, Value
 
 # Maximum length, in characters, of a conflict's `about`, which becomes part of an alert's message.
 MAX_ABOUT = 200
@@ -154,6 +156,7 @@ def _update(project: Project, edit: Update) -> None:
     where = f"{edit.domain}.{class_.name}"
     _check_derived(edit, where)
     changed = conform_some_fields(edit.fields, class_, domain, where)
+    changed |= _parts_changed(edit, {**record.fields, **changed}, class_, domain)
     changed = {name: make_aware(value, project.time_zone) for name, value in changed.items()}
     fields = {**record.fields, **changed}
     if SET_ASIDE in record.fields and SET_ASIDE not in changed:
@@ -165,10 +168,54 @@ def _update(project: Project, edit: Update) -> None:
     project.note_set(record_id, changed, edit.sources)
 
 
+def _parts_changed(
+    edit: Update, held: Mapping[str, Value], class_: Class, domain: Domain
+) -> dict[str, Value]:
+    """Return the lists and texts to which the edit adds something, or from which it removes it."""
+    changed: dict[str, Value] = {}
+    for verb, change in (("append", _appended), ("remove", _removed)):
+        for name, given in getattr(edit, verb):
+            where = f"update.{verb}.{name}"
+            field = class_.field(name)
+            types = (field.type, *getattr(field.type, "members", ())) if field else ()
+            is_list = any(isinstance(one, ListOf) for one in types)
+            items = [given] if is_list and not isinstance(given, list) else given
+            new = conform_some_fields({name: items}, class_, domain, where)[name]
+            changed[name] = change(changed.get(name, held.get(name)), new, where)
+    return changed
+
+
+def _appended(old: Value, new: Value, where: str) -> Value:
+    match old, new:
+        case None, list() | str():
+            return new
+        case list(), list():
+            return [*old, *(item for item in new if not _contains(old, item))]
+        case str(), str():
+            return f"{old} {new}".strip()
+    raise EditError("no_parts", f"{where} is neither a list nor a text: set it in update.fields")
+
+
+def _removed(old: Value, new: Value, where: str) -> Value:
+    match old, new:
+        case list(), list() if all(_contains(old, item) for item in new):
+            return [item for item in old if not _contains(new, item)]
+        case str(), str() if new and new in old:
+            return " ".join(old.replace(new, " ").split())
+        case (None | list(), list()) | (None | str(), str()):
+            raise EditError("not_contained", f"{where} is not in the record: see what it contains")
+    raise EditError("no_parts", f"{where} is neither a list nor a text: set it in update.fields")
+
+
+def _contains(items: Sequence[Value], wanted: Value) -> bool:
+    return any(same(item, wanted) for item in items)
+
+
 def _check_derived(edit: Add | Update, where: str) -> None:
+    parts = dict(edit.append) | dict(edit.remove) if isinstance(edit, Update) else {}
     for name, _ in edit.derived:
-        if name not in edit.fields:
-            known = ", ".join(edit.fields) or "none"
+        if name not in edit.fields and name not in parts:
+            known = ", ".join([*edit.fields, *parts]) or "none"
             raise EditError(
                 "unknown_field",
                 f"{edit.op}.derived names the field {name!r} of {where}, which this edit does not"

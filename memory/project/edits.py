@@ -131,7 +131,11 @@ class Add:
 
 @dataclass(frozen=True)
 class Update:
-    """Change some of a record's fields, and add sources to it. For `derived`, see `Add`."""
+    """Change some of a record's fields, and add sources to it. For `derived`, see `Add`.
+
+    `append` and `remove` have a pair for each list or text to which something is added, or from
+    which it is removed: the field's name, and an item, a list of items, or a text.
+    """
 
     op: ClassVar = "update"
     domain: str
@@ -140,6 +144,8 @@ class Update:
     fields: Mapping[str, object]
     sources: tuple[int, ...]
     derived: tuple[tuple[str, str], ...] = ()
+    append: tuple[tuple[str, object], ...] = ()
+    remove: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -252,6 +258,8 @@ _EDITS: Mapping[str, type[Edit]] = {edit.op: edit for edit in get_args(Edit)}
 OPERATIONS: Mapping[str, type[Edit]] = {
     op: edit for op, edit in _EDITS.items() if edit is not RetireEarlier
 }
+# The attributes with which an update changes a part of a field.
+PARTS = ("append", "remove")
 _NEED_SOURCES = (Add, Update, Retire, RetireEarlier, Note, Conflict, Dismiss)
 
 
@@ -282,6 +290,11 @@ def edit_to_json(edit: Edit) -> dict[str, Any]:
     return {"op": edit.op, **_to_json(edit)}
 
 
+def fields_set(edit: Mapping[str, Any]) -> dict[str, None]:
+    """Return the names of the fields that an `add` or `update`, as JSON, sets or changes."""
+    return dict.fromkeys(name for part in ("fields", *PARTS) for name in edit.get(part, {}))
+
+
 def check_sources(edit: Edit) -> None:
     """Reject an edit with invalid entry numbers as sources, or without the sources it requires."""
     _sources(list(edit.sources), f"{edit.op}.sources")
@@ -292,12 +305,14 @@ def check_sources(edit: Edit) -> None:
 
 
 def _to_json(item: Edit | FieldSpec) -> dict[str, Any]:
-    data = {}
+    data: dict[str, Any] = {}
     for attribute in dataclasses.fields(item):
         value = getattr(item, attribute.name)
         if type(value) is type(attribute.default) and value == attribute.default:
             continue
         match value:
+            case tuple() if attribute.name in PARTS:
+                data[attribute.name] = {name: encode(part) for name, part in value}
             case tuple():
                 data[attribute.name] = [
                     _to_json(part) if isinstance(part, FieldSpec) else _plain(part)
@@ -389,6 +404,10 @@ def _values(value: object, where: str) -> dict[str, object]:
     return {str(name): decode(item, f"{where}.{name}") for name, item in value.items()}
 
 
+def _parts(value: object, where: str) -> tuple[tuple[str, object], ...]:
+    return tuple(_values(value, where).items())
+
+
 def _specs(value: object, where: str) -> tuple[FieldSpec, ...]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise _malformed(where, 'a list of fields such as {"name": ..., "type": ...}', value)
@@ -452,6 +471,7 @@ _READERS: Mapping[str, Callable[[object, str], object]] = {
     "keeps": _sources,
     "clears": _names,
     "fields": _values,
+    **dict.fromkeys(PARTS, _parts),
     "default": decode,
 }
 

@@ -26,6 +26,7 @@ from memory.project import (
     Retire,
 )
 from memory.project.apply import collection_for
+from memory.project.edits import fields_set
 from memory.project.folding import Contribution, Moment, Stated, is_about, last_stated
 from memory.project.names import key_of_entry
 from memory.project.outline import Class
@@ -139,7 +140,7 @@ def _values_set(
         if edit["op"] in ("add", "update") and not edit.get("redacted"):
             sources = set(edit["sources"])
             key = edit.get("key") or key_of_entry(edit["class_name"], max(sources))
-            yield edit["domain"], key, edit["fields"].keys(), sources
+            yield edit["domain"], key, fields_set(edit).keys(), sources
 
 
 # -- All typed entries about records, for the rare cases in which their past is worked out anew --

@@ -6,6 +6,7 @@ from typing import Any
 
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryOutcome
+from memory.project.edits import fields_set
 from memory.project.names import key_of_entry
 from memory.project.values import RecordId
 from memory.versions import differences
@@ -113,7 +114,7 @@ def last_edits(
             if _retires(edit, record):
                 return found
             if _is_about(edit, record, class_name):
-                for name in edit["fields"]:
+                for name in fields_set(edit):
                     found.setdefault(name, sorted(edit["sources"]))
     return found
 

@@ -9,11 +9,12 @@ the facts into the project. These edits become the model's first response in the
 that follows; until then, they are kept only in memory.
 """
 
+import functools
 import itertools
 import re
 import zoneinfo
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ from django.db import transaction
 from memory.kernel.canonical import canonical_json
 from memory.kernel.json_schema import misfit
 from memory.kernel.models.users import Lane, MemoryUser
+from memory.language.dates_in_text import absolute_dates, masked
 from memory.llm.llm_calls import CallSession
 from memory.llm.models import LlmPurpose
 from memory.log import entry_log, lanes
@@ -32,10 +34,12 @@ from memory.versions import checkpoints
 from memory.versions.checkpoints import Decision
 from workers.authoring import prompts, structure
 from workers.authoring.conversation import Conversation
-from workers.authoring.predicted_numbers import edit_calls
+from workers.authoring.partial_answers import WrongChange, take_items
+from workers.authoring.predicted_numbers import structure_calls
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
-from workers.authoring.tools import EDITS, object_schema, text_schema
+from workers.authoring.tools import EDITS, all_or_changes, object_schema, text_schema
+from workers.authoring.workbench import Workbench
 from workers.findings import Finding
 from workers.grounding.values_in_entries import Source, claims_of, ungrounded
 from workers.grounding.wording_in_entries import unsaid_texts
@@ -51,6 +55,8 @@ MAX_TURNS = 5
 NOTHING_REMEMBERED = "the model found nothing to remember in this message"
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
+# Finding code for a citation of an entry that the model was not shown.
+UNKNOWN_SOURCE = "unknown_source"
 # Limits on the context in a question: the session's earlier messages, and facts already remembered.
 CONTEXT_MESSAGES = 6
 CONTEXT_FACTS = 20
@@ -81,14 +87,26 @@ _FACT = object_schema(
 REMEMBER = Tool(
     "remember",
     "Submit all facts from these messages; an empty list if there is nothing to remember.",
-    object_schema({"facts": {"type": "array", "maxItems": MAX_FACTS, "items": _FACT}}, "facts"),
+    object_schema(
+        {"facts": all_or_changes({"type": "array", "maxItems": MAX_FACTS, "items": _FACT})}, "facts"
+    ),
 )
 
 # The `remember` tool for questions that also ask for edits.
 REMEMBER_AND_EDIT = Tool(
     REMEMBER.name,
     "Submit all facts from these messages, and the edits that bring them into the project.",
-    object_schema({**REMEMBER.parameters["properties"], "edits": EDITS}, "facts"),
+    object_schema(
+        {
+            **REMEMBER.parameters["properties"],
+            "edits": EDITS,
+            "write_constraints": {
+                "type": "boolean",
+                "description": "Whether a constraint is to be written or changed as well.",
+            },
+        },
+        "facts",
+    ),
 )
 # If asking for facts and edits fails with one of these errors, asking for facts alone may succeed.
 TOO_MUCH_AT_ONCE = (Truncated, PromptTooLong, RequestRejected)
@@ -98,6 +116,13 @@ _RELATIVE = re.compile(
     r"\b(?:today|tonight|yesterday|tomorrow"
     rf"|(?:next|last|this|coming|past)\s+(?:week|weekend|month|year|{_DAY})"
     r"|(?:days?|weeks?|months?|years?)\s+ago)\b",
+    re.IGNORECASE,
+)
+_QUOTATION = re.compile(r'"[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|‘[^’]*’')
+# What may stand between a date and the relative words that it resolves: "last Friday (2023-07-14)".
+_BETWEEN = re.compile(
+    r"[\s,:;()–—-]*(?:(?:on|from|in|i\.e\.|that is|the week of)[\s,]+)?"
+    rf"(?:{_DAY},?\s+)?",
     re.IGNORECASE,
 )
 
@@ -149,21 +174,23 @@ def memorize(
     if combines and not structure.pending(lane, 1, ()):
         answer = _facts_with_edits(work, lane, slice_, parts[0])
     if answer is None:
-        answer = _Answer([fact for part in parts for fact in _facts(work, lane, slice_, part)])
-    numbers = _commit(lane, user, messages, answer.facts)
+        facts = [fact for part in parts for fact in _facts(work, lane, slice_, part)]
+        answer = _Answer(facts, range(slice_.first, slice_.first + len(facts)))
+    appended = _commit(lane, user, messages, answer)
     logger.info(
         "memorized",
         user=user.pk,
         messages=len(messages),
         facts=len(answer.facts),
         derived=sum(bool(fact.derived) for fact in answer.facts),
-        edits=len(answer.edits),
+        edits=answer.call is not None,
     )
-    appended = [seq for seq in numbers if seq is not None]
-    calls = edit_calls(answer.edits, user.last_seq + 1, numbers)
-    if not (appended and calls):
+    calls = structure_calls(answer.call, slice_.first, appended) if answer.call else []
+    numbers = [seq for seq in appended.values() if seq is not None]
+    if not (numbers and calls):
         return None
-    return structure.FirstAnswer(calls, appended, work, answer.turns)
+    shown = {*remembered, *(message.seq for message in messages), *answer.shown}
+    return structure.FirstAnswer(calls, numbers, work, answer.turns, shown)
 
 
 @dataclass(frozen=True)
@@ -179,19 +206,33 @@ class _Slice:
     known: str
     remembered: Mapping[int, Source]
 
+    @property
+    def first(self) -> int:
+        """The log number that the first fact would get now, by which the model refers to it."""
+        return self.user.last_seq + 1
+
 
 @dataclass(frozen=True)
 class _Answer:
-    """Acceptable facts, the tool calls that included edits, and the number of responses so far."""
+    """Acceptable facts, the edits sent with them, if any, and the number of responses so far.
+
+    `numbers` are the facts' predicted log numbers. `call` is a call with all edits, which cite the
+    facts by these numbers. `shown` are the log numbers in the description of
+    the project.
+    """
 
     facts: Sequence[Fact]
-    edits: Sequence[ToolCall] = ()
+    numbers: Sequence[int]
+    call: ToolCall | None = None
     turns: int = 0
+    shown: Collection[int] = ()
 
 
 def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequence[Fact]:
     conversation = Conversation(work, lane)
-    question = prompts.messages(slice_.user, part.text, slice_.earlier, slice_.known)
+    question = prompts.messages(
+        slice_.user, part.text, slice_.earlier, slice_.known, first=slice_.first
+    )
     conversation.tell(prompts.MEMORIZE, question)
     return _converse(conversation, REMEMBER, slice_, part.sources).facts
 
@@ -206,99 +247,183 @@ def _facts_with_edits(
     """
     user = slice_.user
     runs = SandboxRuns(lane, max(message.occurred_at for message in slice_.messages))
+    bench = Workbench(user, user.head, functools.partial(runs.query, user))
     try:
         project = structure.describe_project(
-            user, runs, (message.content or "" for message in slice_.messages)
+            user, bench, runs, (message.content or "" for message in slice_.messages)
         )
     except NotJudged as failure:
         logger.warning("facts_without_edits", user=user.pk, error=str(failure))
         return None
     question = prompts.messages(
-        user, part.text, slice_.earlier, slice_.known, project=project, first=user.last_seq + 1
+        user, part.text, slice_.earlier, slice_.known, project=project, first=slice_.first
     )
     conversation = Conversation(work, lane)
     conversation.tell(prompts.COMBINED, question)
     try:
-        return _converse(conversation, REMEMBER_AND_EDIT, slice_, part.sources)
+        answer = _converse(conversation, REMEMBER_AND_EDIT, slice_, part.sources)
     except NotSettled as failure:
         if isinstance(failure.call, TOO_MUCH_AT_ONCE):
             return None
         raise
+    return replace(answer, shown=bench.shown)
+
+
+@dataclass
+class _Kept:
+    """What the model has sent so far: facts and edits, by number, as they were sent.
+
+    `unreadable` are edits that are neither a list nor changes by number, if any; `call` is the last
+    call that contained edits.
+    """
+
+    first: int
+    facts: dict[int, Any] = field(default_factory=dict)
+    edits: dict[int, Any] = field(default_factory=dict)
+    unreadable: object = None
+    call: ToolCall | None = None
+
+    def take(self, calls: Sequence[ToolCall]) -> None:
+        """Take over the facts and edits in a response; raise WrongChange if that is impossible."""
+        facts = [call.arguments["facts"] for call in calls]
+        self.facts = take_items(self.facts, facts, self.first, "fact")
+        with_edits = [call for call in calls if "edits" in call.arguments]
+        if not with_edits:
+            # If all facts were sent anew, the numbers that earlier edits cite mean other facts.
+            self.edits = {} if any(isinstance(one, list) for one in facts) else self.edits
+            return
+        self.call, self.unreadable = with_edits[-1], None
+        for call in with_edits:
+            if not isinstance(call.arguments["edits"], list | dict):
+                self.unreadable = call.arguments["edits"]
+                return
+        sent = [call.arguments["edits"] for call in with_edits]
+        try:
+            self.edits = take_items(self.edits, sent, 0, "edit")
+        except WrongChange:
+            self.unreadable = sent[-1]
+
+    def edit_call(self) -> ToolCall | None:
+        """Return the last call that contained edits, with all edits; None if there are none."""
+        edits = self.unreadable if self.unreadable is not None else [*self.edits.values()]
+        if self.call is None or not edits:
+            return None
+        return replace(self.call, arguments={**self.call.arguments, "edits": edits})
 
 
 def _converse(
     conversation: Conversation, tool: Tool, slice_: _Slice, sources: Mapping[int, Source]
 ) -> _Answer:
-    """Return the first model response in which all facts are acceptable."""
+    """Return the facts and edits as soon as all facts are acceptable.
+
+    A refusal keeps what was acceptable, and the model sends only what changes.
+    """
+    kept = _Kept(slice_.first)
     for _ in range(MAX_TURNS):
-        sent = conversation.ask([tool])
-        calls = [_without_edits(call) for call in sent] if tool is REMEMBER_AND_EDIT else sent
-        wrong = [call for call in calls if call.problem]
-        facts = [fact for call in calls if not call.problem for fact in _read(call)]
-        findings = [] if wrong else list(_findings(slice_.user, facts, sources, slice_.remembered))
-        if calls and not wrong and not any(finding.blocking for finding in findings):
-            edits = [call for call in sent if call.arguments.get("edits")]
-            return _Answer(facts, edits, conversation.turns)
+        calls = [_checked(call, tool) for call in conversation.ask([tool])]
+        told = _take(kept, calls)
+        if calls and not told:
+            findings = list(_findings(slice_.user, kept.facts, sources, slice_.remembered))
+            if not any(finding.blocking for _, finding in findings):
+                numbers = sorted(kept.facts)
+                facts = [_fact(kept.facts[number]) for number in numbers]
+                return _Answer(facts, numbers, kept.edit_call(), conversation.turns)
+            told = f"{prompts.findings(one for _, one in findings)}\n{_kept_part(kept, findings)}"
         for call in calls:
-            told = call.problem or (
-                prompts.findings(findings)
-                if findings
-                else "Nothing was stored, because another call in this turn failed: send all again."
-            )
-            conversation.answer(call, told, failed=True)
+            conversation.answer(call, call.problem or told, failed=True)
     raise NotSettled(
         f"memorize: no acceptable facts in {MAX_TURNS} answers; last problem:"
         f" {conversation.last_problem}"
     )
 
 
-def _without_edits(call: ToolCall) -> ToolCall:
-    """Return the tool call without its edits, so that faulty edits don't invalidate the facts."""
-    if "edits" not in call.arguments:
+def _checked(call: ToolCall, tool: Tool) -> ToolCall:
+    """Return the call with the problem that prevents reading any of it.
+
+    Single facts and edits are judged one by one, so that a faulty one costs no other.
+    """
+    facts = call.arguments.get("facts")
+    if not isinstance(facts, list | dict):
         return call
-    arguments = {name: value for name, value in call.arguments.items() if name != "edits"}
-    return replace(call, arguments=arguments, problem=misfit(arguments, REMEMBER.parameters))
+    shape = {**call.arguments, "facts": [], **({"edits": []} if tool is REMEMBER_AND_EDIT else {})}
+    problem = misfit(shape, tool.parameters)
+    if len(facts) > MAX_FACTS:
+        problem = f"There are {len(facts)} facts: send at most {MAX_FACTS}."
+    return replace(call, problem=problem)
 
 
-def _read(call: ToolCall) -> list[Fact]:
-    return [
-        Fact(fact["text"].strip(), sorted(set(fact["sources"])), fact.get("derived", "").strip())
-        for fact in call.arguments["facts"]
+def _take(kept: _Kept, calls: Sequence[ToolCall]) -> str:
+    """Keep what the calls contain; if that is impossible, return the reason for the model."""
+    if any(call.problem for call in calls):
+        return "Nothing was kept of this answer, because another call in it failed: send it again."
+    try:
+        kept.take(calls)
+    except WrongChange as error:
+        return str(error)
+    return ""
+
+
+def _kept_part(kept: _Kept, findings: Sequence[tuple[int, Finding]]) -> str:
+    """Say what is kept, and how to send the rest."""
+    refused = sorted({number for number, finding in findings if finding.blocking})
+    parts = [
+        f"{len(kept.facts) - len(refused)} of {len(kept.facts)} facts",
+        *([f"{len(kept.edits)} edits"] if kept.edits else []),
     ]
+    return (
+        f"Kept: {' and '.join(parts)}. Send only what changes, by number:"
+        f' remember(facts={{"{refused[0]}": "its new text"}}), or an object with the attributes'
+        " that change, or null to leave a fact out."
+    )
+
+
+def _fact(sent: Mapping[str, Any]) -> Fact:
+    return Fact(sent["text"].strip(), sorted(set(sent["sources"])), sent.get("derived", "").strip())
 
 
 def _findings(
     user: MemoryUser,
-    facts: Sequence[Fact],
+    sent: Mapping[int, Any],
     sources: Mapping[int, Source],
     remembered: Mapping[int, Source],
-) -> Iterator[Finding]:
-    """Yield the problems with the facts: each must cite messages in the slice that support it.
+) -> Iterator[tuple[int, Finding]]:
+    """Yield the problems with the facts, each with the fact's number.
 
-    A fact may also cite remembered facts from the question, since a correction cites the fact that
-    it corrects.
+    Each fact must cite messages in the slice that support it. It may also cite remembered facts
+    from the question, since a correction cites the fact that it corrects.
     """
-    for number, fact in enumerate(facts):
-        yield from _form(number, fact, sources, remembered)
+    facts: dict[int, Fact] = {}
+    for number, item in sorted(sent.items()):
+        if problem := misfit(item, _FACT):
+            yield number, Finding(code="malformed", message=f"fact {number}: {problem}")
+        else:
+            facts[number] = _fact(item)
+    for number, fact in facts.items():
+        for finding in _form(number, fact, sources, remembered):
+            yield number, finding
+    known = {**remembered, **sources}
     claims = [
         claims_of(
             RecordId("remember", "facts", str(number)),
-            Record("Fact", str(number), {"text": fact.text}, tuple(fact.sources)),
+            Record("Fact", str(number), {"text": fact.text}, tuple(known.keys() & fact.sources)),
             None,
             {"text": fact.derived} if fact.derived else {},
             ["text"],
         )
-        for number, fact in enumerate(facts)
+        for number, fact in facts.items()
     ]
-    known = {**remembered, **sources}
-    yield from ungrounded(claims, known, user.time_zone)
-    yield from unsaid_texts(claims, known, user.time_zone)
+    for finding in [
+        *ungrounded(claims, known, user.time_zone),
+        *unsaid_texts(claims, known, user.time_zone),
+    ]:
+        assert finding.record is not None
+        yield int(finding.record.key), finding
 
 
 def _form(
     number: int, fact: Fact, known: Collection[int], remembered: Collection[int]
 ) -> Iterator[Finding]:
-    where = f"facts[{number}]"
+    where = f"fact {number}"
     if not fact.text:
         yield Finding(code="empty", message=f"{where}.text is empty", fix="leave the fact out")
     if len(fact.text) > MAX_FACT_CHARACTERS:
@@ -307,36 +432,55 @@ def _form(
             message=f"{where}.text has {len(fact.text)} characters",
             fix=f"split it into facts of at most {MAX_FACT_CHARACTERS} characters",
         )
-    if not set(fact.sources) & set(known):
+    messages = f"cite some of the messages {min(known)} to {max(known)}"
+    unknown = [seq for seq in fact.sources if seq not in known and seq not in remembered]
+    for seq in unknown:
+        yield Finding(
+            code=UNKNOWN_SOURCE,
+            message=f"{where}.sources: {seq} is not among the messages and facts shown",
+            fix=messages,
+        )
+    if not unknown and not set(fact.sources) & set(known):
         yield Finding(
             code="no_message",
             message=f"{where}.sources cites none of these messages",
-            fix=f"cite some of {', '.join(map(str, known))}, or leave the fact out",
+            fix=f"{messages}, or leave the fact out",
         )
-    for seq in fact.sources:
-        if seq not in known and seq not in remembered:
-            yield Finding(
-                code="unknown_source",
-                message=f"{where}.sources cites {seq}, which is not one of these messages",
-                fix=f"cite some of {', '.join(map(str, known))}",
-            )
-    if (relative := _RELATIVE.search(fact.text)) and not fact.derived:
+    if (relative := _unresolved_date(fact.text)) and not fact.derived:
         yield Finding(
             code="relative_date",
-            message=f"{where}.text has the relative date {relative[0]!r}, unclear when read later",
-            fix="write the date itself; if the words belong to a name or a quotation, say so in"
-            " `derived`",
+            message=f"{where}.text has the relative date {relative!r}, unclear when read later",
+            fix='write the date, or put it beside these words: "last Friday (2023-07-14)"; if'
+            " they belong to a name, say so in `derived`",
         )
+
+
+def _unresolved_date(text: str) -> str:
+    """Return relative words such as "next week" without their date beside them; "" if none.
+
+    Quoted words are part of a quotation, not a date.
+    """
+    quoted = [match.span() for match in _QUOTATION.finditer(text)]
+    dates = [(dated.start, dated.end) for dated in absolute_dates(text)]
+    for match in _RELATIVE.finditer(masked(text, quoted)):
+        gaps = [
+            text[match.end() : start] if start >= match.end() else text[end : match.start()]
+            for start, end in dates
+        ]
+        if not any(map(_BETWEEN.fullmatch, gaps)):
+            return match[0]
+    return ""
 
 
 def _commit(
-    lane: Lane, user: MemoryUser, messages: Sequence[LogEntry], facts: Sequence[Fact]
-) -> list[int | None]:
-    """Append the facts and settle the messages; return the facts' log numbers.
+    lane: Lane, user: MemoryUser, messages: Sequence[LogEntry], answer: _Answer
+) -> dict[int, int | None]:
+    """Append the facts and settle the messages; return the facts' log numbers by predicted number.
 
     If a product's agent has meanwhile settled all messages that a fact cites, the fact is not
     appended and its log number is None.
     """
+    facts = answer.facts
     by_seq = {message.seq: message for message in messages}
     with transaction.atomic():
         MemoryUser.objects.locked(user.pk)
@@ -353,7 +497,8 @@ def _commit(
         own = [bool(mine & set(fact.sources)) for fact in facts]
         drafts = _drafts(list(itertools.compress(facts, own)), by_seq)
         appended = iter(entry_log.append(user, drafts, source="memorize") if drafts else [])
-    return [next(appended).seq if is_own else None for is_own in own]
+    actual = [next(appended).seq if is_own else None for is_own in own]
+    return dict(zip(answer.numbers, actual, strict=True))
 
 
 def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[entry_log.Draft]:

@@ -1,60 +1,79 @@
 """Renumber the facts cited by edits, from predicted log numbers to the actual ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from workers.authoring.tools import TOOLS
+from workers.authoring.tools import CONSTRAINT_RULES, TOOLS
 from workers.llm.interface import ToolCall
 from workers.llm.tool_calls import read_call
 
 # A log number that no entry has, since no log will ever be this long.
 NO_ENTRY = 2**31 - 1
+# The attributes that cite entries: see `workers.authoring.taken_over`.
+_CITING = ("sources", "from")
 
 
-def edit_calls(
-    sent: Sequence[ToolCall], first: int, numbers: Sequence[int | None]
+def structure_calls(
+    call: ToolCall, first: int, numbers: Mapping[int, int | None]
 ) -> list[ToolCall]:
-    """Convert edits that were sent along with facts into calls to the `edit` tool.
+    """Convert a call with facts and edits into the calls with which a structure session begins.
 
-    The last call also asks to finish. The edits cite the facts by predicted log numbers, starting
-    at `first`. `numbers` contains the facts' actual log numbers, in order, with None for each fact
-    that was not appended.
+    These are a call to `edit` that finishes or, if the model is going to write constraints, one
+    that doesn't, followed by a call for the rules. The edits cite the facts by predicted log
+    numbers, starting at `first`; `numbers` maps these to the actual ones, or to None for a fact
+    that was not appended. Citations of such facts are dropped, as are edits that cite only them.
     """
-    renumbered = [(call.id, _renumbered(call.arguments["edits"], first, numbers)) for call in sent]
-    rest = [(id, edits) for id, edits in renumbered if edits]
-    return [
-        read_call(id, "edit", {"edits": edits, "finish": place == len(rest)}, TOOLS)
-        for place, (id, edits) in enumerate(rest, 1)
-    ]
+    edits = call.arguments["edits"]
+    if isinstance(edits, list):
+        edits = [one for one in (_edit(edit, first, numbers) for edit in edits) if one is not None]
+    if not edits:
+        return []
+    writes = call.arguments.get("write_constraints") is True
+    arguments = {"edits": edits, "finish": not writes}
+    rules = [read_call(f"{call.id}-rules", CONSTRAINT_RULES.name, {}, TOOLS)] if writes else []
+    return [read_call(call.id, "edit", arguments, TOOLS), *rules]
 
 
-def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
-    """Return the edits with the facts' actual log numbers, or unchanged if they aren't a list.
+def _edit(edit: Any, first: int, numbers: Mapping[int, int | None]) -> Any:
+    """Return an edit with actual numbers; None if it cites only facts that were not appended."""
+    if not isinstance(edit, Mapping):
+        return edit
+    given = [name for name in _CITING if edit.get(name)]
+    edit = _numbers_in(edit, first, numbers)
+    cited = {name: _kept(edit[name]) for name in given}
+    if given and not any(cited.values()):
+        return None
+    rest = {name: value for name, value in edit.items() if name not in cited}
+    return {**rest, **{name: value for name, value in cited.items() if value}}
 
-    Citations of facts that were not appended are dropped, as are edits that cite only such facts.
+
+def _numbers_in(value: Any, first: int, numbers: Mapping[int, int | None]) -> Any:
+    """Replace the numbers in all attributes that cite entries, at any depth."""
+    match value:
+        case dict():
+            return {
+                name: _actual(item, first, numbers)
+                if name in _CITING
+                else _numbers_in(item, first, numbers)
+                for name, item in value.items()
+            }
+        case list():
+            return [_numbers_in(item, first, numbers) for item in value]
+    return value
+
+
+def _actual(cited: Any, first: int, numbers: Mapping[int, int | None]) -> Any:
+    """Return the actual log numbers, with None for each fact that was not appended.
+
+    A number that stands for no fact is replaced with NO_ENTRY, because by now it may belong to an
+    entry that the model hasn't seen.
     """
-    if not isinstance(edits, list):
-        return edits
-    found = []
-    for edit in edits:
-        sources = edit.get("sources") if isinstance(edit, Mapping) else None
-        if isinstance(sources, list) and sources:
-            known = [_number(source, first, numbers) for source in sources]
-            kept = [source for source in known if source is not None]
-            if not kept:
-                continue
-            edit = {**edit, "sources": kept}
-        found.append(edit)
-    return found
+    if isinstance(cited, list):
+        return [_actual(one, first, numbers) for one in cited]
+    if type(cited) is not int or cited < first:
+        return cited
+    return numbers.get(cited, NO_ENTRY)
 
 
-def _number(source: Any, first: int, numbers: Sequence[int | None]) -> Any:
-    """Return a cited entry's actual log number; None for a fact that was not appended.
-
-    A number beyond those predicted for the facts is replaced with NO_ENTRY, because by now that
-    number may belong to an entry that the model hasn't seen.
-    """
-    if type(source) is not int or source < first:
-        return source
-    place = source - first
-    return numbers[place] if place < len(numbers) else NO_ENTRY
+def _kept(cited: Any) -> Any:
+    return [one for one in cited if one is not None] if isinstance(cited, list) else cited

@@ -19,6 +19,8 @@ MAX_CHANGES = 6
 _INSTRUCTIONS = Path(__file__).parent / "instructions"
 MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
 STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
+# Instructions for writing constraints, which a model reads only if it is going to write one.
+CONSTRAINTS = (_INSTRUCTIONS / "constraints.md").read_text()
 # Instructions for finding facts and turning them into edits in a single response. They start with
 # the instructions for edits alone.
 COMBINED = "\n".join([STRUCTURE, MEMORIZE, (_INSTRUCTIONS / "combined.md").read_text()])
@@ -32,23 +34,19 @@ EARLIER_TURNS = (
 
 
 def messages(
-    user: MemoryUser, text: str, earlier: str, facts: str, *, project: str = "", first: int = 0
+    user: MemoryUser, text: str, earlier: str, facts: str, *, first: int, project: str = ""
 ) -> str:
     """Return the question for a slice of messages; `text` is the messages formatted by `entry`.
 
-    If it also asks for edits, `project` describes the project and `first` is the log number
-    predicted for the first fact.
+    `first` is the log number predicted for the first fact. If the question also asks for edits,
+    `project` describes the project.
     """
     parts = [project or f"Times are in {user.time_zone}."]
     if facts:
         parts.append(f"Remembered before, newest last:\n{facts}")
     if earlier:
         parts.append(f"Earlier in this session, already remembered:\n{earlier}")
-    if project:
-        parts.append(
-            f"Your first fact is number {first}, the second {first + 1}, and so on: `edits` cite"
-            " these numbers."
-        )
+    parts.append(f"Your first fact is number {first}, the second {first + 1}, and so on.")
     parts.append(f"Messages to remember:\n{text}")
     return "\n\n".join(parts)
 

@@ -5,9 +5,8 @@ the model opens; none of these parts of the prompt grows with the history. The m
 proposed and judged like anybody else's.
 """
 
-import functools
 import zoneinfo
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +26,7 @@ from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import Blame, NotSettled
-from workers.authoring.tools import TOOLS
+from workers.authoring.tools import CONSTRAINT_RULES, TOOLS, checked_problem
 from workers.authoring.workbench import ToolFailed, Workbench
 from workers.gate.constraint_mutants import BLOCKING_ONCE
 from workers.gate.entry_coverage import uncovered
@@ -57,15 +56,18 @@ MAX_TOLD = 6000
 class FirstAnswer:
     """Edits that the model sent along with the facts that they bring into the project.
 
-    `calls` are the edits as calls to the `edit` tool, and `facts` are the facts' log numbers. A
-    session whose window contains all these facts starts with these calls. It continues `work`, the
-    call session that produced the edits, in which the model has given `turns` responses so far.
+    `calls` are the edits as a call to the `edit` tool and, if the model is going to write
+    constraints, a call for the rules; `facts` are the facts' log numbers. A session whose window
+    contains all these facts starts with these calls. It continues `work`, the
+    call session that produced the edits, in which the model has given `turns` responses so far and
+    has seen the entries `shown`.
     """
 
     calls: Sequence[ToolCall]
     facts: Collection[int]
     work: CallSession
     turns: int
+    shown: Collection[int]
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
@@ -96,9 +98,10 @@ def structure(
     _Session(lane, user, entries, first).work()
 
 
-def describe_project(user: MemoryUser, runs: SandboxRuns, texts: Iterable[str]) -> str:
+def describe_project(
+    user: MemoryUser, bench: Workbench, runs: SandboxRuns, texts: Iterable[str]
+) -> str:
     """Describe the user's project for a question: manifest, related records and alerts."""
-    bench = Workbench(user, user.head, functools.partial(runs.query, user))
     newest = runs.at.astimezone(zoneinfo.ZoneInfo(user.time_zone)).date()
     return prompts.project(
         user,
@@ -131,7 +134,9 @@ class _Session:
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
         self._runs = SandboxRuns(lane, max(entry.occurred_at for entry in entries))
-        self._bench = Workbench(user, user.head, lambda code: self._runs.query(self._user, code))
+        shown = {seq for entry in entries for seq in (entry.seq, *entry.derived_from)}
+        shown |= set(first.shown if first else ())
+        self._bench = Workbench(user, user.head, self._query, shown)
         self._judged = 0
         self._refusals = 0
         # True once a tool call in the current response has failed: nothing is judged until the
@@ -168,11 +173,18 @@ class _Session:
             f" characters; last problem: {self._conversation.last_problem}"
         )
 
+    def _query(self, code: str) -> Any:
+        return self._runs.query(self._user, code)
+
     def _question(self) -> str:
         zone = zoneinfo.ZoneInfo(self._user.time_zone)
         lines = [prompts.entry(entry, zone, _shown(entry)) for entry in self._entries]
         texts = (entry.content or "" for entry in self._entries)
-        return prompts.entries(describe_project(self._user, self._runs, texts), "\n".join(lines))
+        # Without any edits that the model has already made.
+        bench = Workbench(self._user, self._user.head, self._query)
+        project = describe_project(self._user, bench, self._runs, texts)
+        self._bench.shown |= bench.shown
+        return prompts.entries(project, "\n".join(lines))
 
     def _carry_out_all(self, calls: Iterable[ToolCall]) -> None:
         """Carry out the tool calls in one response, stopping after a call that commits."""
@@ -183,9 +195,9 @@ class _Session:
                 return
 
     def _carry_out(self, call: ToolCall) -> None:
-        if call.problem:
+        if problem := checked_problem(call):
             self._refused = True
-            self._conversation.answer(call, call.problem, failed=True)
+            self._conversation.answer(call, problem, failed=True)
             return
         arguments = dict(call.arguments)
         bench = self._bench
@@ -195,14 +207,14 @@ class _Session:
                     told = bench.open_domain(arguments["domain"])
                 case "look_up":
                     told = bench.look_up(**arguments)
+                case CONSTRAINT_RULES.name:
+                    told = prompts.CONSTRAINTS
                 case "read_constraint":
                     told = bench.read_constraint(arguments["name"])
                 case "read_entry":
                     told = bench.read_entry(arguments["seq"], arguments.get("start", 0))
                 case "edit":
                     told = self._edit(**arguments)
-                case "drop_edits":
-                    told = bench.drop_edits(arguments["numbers"])
                 case "check":
                     told = self._judge(commit=False)
                 case _:
@@ -213,7 +225,7 @@ class _Session:
         else:
             self._conversation.answer(call, told)
 
-    def _edit(self, edits: Sequence[Any], finish: bool = False) -> str:
+    def _edit(self, edits: Sequence[Any] | Mapping[str, Any], finish: bool = False) -> str:
         """Apply edits, and finish if asked to; raise ToolFailed with the reason on failure."""
         told = self._bench.edit(edits)
         if not finish:
@@ -253,7 +265,7 @@ class _Session:
         if run.outcome != RunOutcome.REJECTED:
             raise NotJudged(f"the gate could not judge the edits: {(run.error or {})['message']}")
         self._refusals += 1
-        told = _refusal(run)
+        told = _refusal(run, sorted(self._bench.edits))
         if self._refusals == MAX_REFUSALS:
             raise NotSettled(
                 f"structure: the gate refused the edits {MAX_REFUSALS} times; {told}", Blame.GATE
@@ -265,7 +277,7 @@ class _Session:
             self._user,
             RunKind.PROPOSAL,
             {
-                "edits": [edit_to_json(edit) for edit in self._bench.edits],
+                "edits": [edit_to_json(edit) for _, edit in sorted(self._bench.edits.items())],
                 "considered": self._considered,
                 "dry_run": not commit,
                 # The call session that produced the edits, and how often the gate rejected them.
@@ -284,7 +296,7 @@ class _Session:
         self._user = user
         return [
             "The project has changed in the meantime.",
-            *self._bench.reopen(user, self._bench.edits),
+            *self._bench.follow(user),
         ]
 
 
@@ -320,7 +332,8 @@ def _beginning(text: str, most: int, how: str) -> str:
 
 
 def _not_committed(told: str) -> str:
-    return f"Nothing was committed; your edits stay. Send only corrections. {told}"[:MAX_TOLD]
+    how = 'send only what changes, by number: edit(edits={"2": {...}}, finish=true)'
+    return f"Nothing was committed; your edits are kept: {how}. {told}"[:MAX_TOLD]
 
 
 def _in_order(run: Run) -> str:
@@ -333,10 +346,11 @@ def _in_order(run: Run) -> str:
     return "\n".join(filter(None, [begin, advice, alerts]))[:MAX_TOLD]
 
 
-def _refusal(run: Run) -> str:
+def _refusal(run: Run, numbers: Sequence[int]) -> str:
+    """Return the gate's findings; `numbers` are those by which the model knows its edits."""
     verdict = (run.output or {}).get("verdict") or {}
     found = [
-        finding
+        {**finding, "edit": numbers[finding["edit"]]} if "edit" in finding else finding
         for check in verdict.get("checks", [])
         if not check["passed"]
         for finding in check["findings"]

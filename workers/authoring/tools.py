@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from memory.kernel.json_schema import misfit
 from memory.project.edits import OPERATIONS
-from workers.llm.interface import Tool
+from workers.llm.interface import Tool, ToolCall
 
 _TEXT = {"type": "string"}
 
@@ -24,6 +25,12 @@ def text_schema(description: str) -> dict[str, Any]:
     return {"type": "string", "description": description}
 
 
+def all_or_changes(items: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a list or, after a refusal, of changes to the items sent before."""
+    changes = {"type": "object", "description": "Only what changes, by number."}
+    return {"anyOf": [dict(items), changes]}
+
+
 EDIT = object_schema(
     {
         "op": {
@@ -33,23 +40,34 @@ EDIT = object_schema(
             " doc?, members?) · add_field(domain, class_name, name, type, default?) ·"
             " widen_field(domain, class_name, name, type) · rename_field(domain, class_name, name,"
             " new_name) ·"
-            " add(domain, class_name, fields={...}, sources, key?, collection?, derived?)"
-            " · update(domain, collection, key, fields={...}, sources, derived?) · retire(domain,"
-            " collection, key, sources, reason) · conflict(about, records=[{domain, collection,"
-            " key}], sources) · note(text, sources, derived?) · dismiss(reason, sources) ·"
-            " write_constraint(name, source, tests_source, sources) · delete_constraint(name,"
-            " sources)",
+            " add(domain, class_name, fields={...}, from, key?, collection?, derived?)"
+            " · update(domain, collection, key, from, fields?, append?, remove?, derived?) ·"
+            " retire(domain, collection, key, from, reason) · conflict(about, records=[{domain,"
+            " collection, key}], from) · note(from, text?, derived?) · dismiss(reason, from) ·"
+            " write_constraint(name, source, tests_source, from) · delete_constraint(name, from)",
+        },
+        "from": {
+            "description": "The number, or list of numbers, of the entries that the edit comes"
+            " from. A note takes over their text, and so does the field `details` of a new record.",
         },
         "sources": {
             "type": "array",
             "items": {"type": "integer"},
-            "description": "The numbers of the entries that the edit comes from.",
+            "description": "As `from`, but nothing is taken over.",
         },
         "domain": text_schema("Such as health, travel, finance."),
         "name": text_schema("The name of the class, field or constraint."),
         "fields": {
             "description": "define_class: a list of {name, type, default?}. add, update: an object"
             " with a value for each field."
+        },
+        "append": {
+            "type": "object",
+            "description": "update: what to add to lists and texts, by field.",
+        },
+        "remove": {
+            "type": "object",
+            "description": "update: what to take out of lists and texts, by field.",
         },
         "kind": {"type": "string", "enum": ["record", "object", "enum"]},
         "members": {"type": "object", "description": 'The members of an enum: {"RED": "red"}.'},
@@ -81,12 +99,18 @@ EDIT = object_schema(
     "op",
 )
 
-EDITS = {"type": "array", "items": EDIT, "minItems": 1}
+EDITS = all_or_changes({"type": "array", "items": EDIT})
 
 _OPEN_DOMAIN = Tool(
     "open_domain",
     "Read a domain's classes, and its collections with their newest records.",
     object_schema({"domain": _TEXT}, "domain"),
+)
+
+CONSTRAINT_RULES = Tool(
+    "constraint_rules",
+    "Read the rules for constraints and their tests, with an example; before you write one.",
+    object_schema({}),
 )
 
 TOOLS = (
@@ -109,6 +133,7 @@ TOOLS = (
         "Read a constraint and its tests.",
         object_schema({"name": _TEXT}, "name"),
     ),
+    CONSTRAINT_RULES,
     Tool(
         "read_entry",
         "Read a log entry in full, such as a message that a fact was derived from.",
@@ -122,8 +147,8 @@ TOOLS = (
     ),
     Tool(
         "edit",
-        "Apply edits to the project in order. Each edit is an object with `op` and the fields of"
-        " that operation.",
+        "Apply edits to the project in order; each is an object with `op` and the attributes of"
+        " that operation. Edits are numbered from 0, in the order in which they are sent.",
         object_schema(
             {
                 "edits": EDITS,
@@ -135,14 +160,21 @@ TOOLS = (
             "edits",
         ),
     ),
-    Tool(
-        "drop_edits",
-        "Undo edits that you made, by number.",
-        object_schema({"numbers": {"type": "array", "items": {"type": "integer"}}}, "numbers"),
-    ),
     Tool("check", "Run all checks and tests, without committing.", object_schema({})),
     Tool("finish", "Run all checks and tests, and commit.", object_schema({})),
 )
+
+
+def checked_problem(call: ToolCall) -> str:
+    """Return the problem that prevents carrying out a call.
+
+    Single edits are checked when they are applied, so that a faulty one costs no other.
+    """
+    if call.name != "edit" or not isinstance(call.arguments.get("edits"), list | dict):
+        return call.problem
+    tool = next(tool for tool in TOOLS if tool.name == call.name)
+    return misfit({**call.arguments, "edits": []}, tool.parameters)
+
 
 COMPLETE_TOOLS = (
     Tool(

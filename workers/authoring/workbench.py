@@ -19,6 +19,7 @@ from memory.project import (
     Outline,
     Record,
     RecordId,
+    Update,
     WriteConstraint,
     apply,
     proposal_from_json,
@@ -31,6 +32,8 @@ from memory.project.typed import encode
 from memory.recall.search.words import STOP_WORDS
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
+from workers.authoring.partial_answers import WrongChange, change_items
+from workers.authoring.taken_over import take_over
 from workers.gate.cited_entries import TooMuchCited, read_sources
 from workers.grounding.content_words import names_one_of
 from workers.grounding.separate_process import FIX, TOO_MUCH
@@ -70,10 +73,22 @@ class ToolFailed(Exception):
 class Workbench:
     """A state of a user's project, with a model's edits applied to it."""
 
-    def __init__(self, user: MemoryUser, state: AnyState | None, query: Query) -> None:
+    def __init__(
+        self,
+        user: MemoryUser,
+        state: AnyState | None,
+        query: Query,
+        shown: Iterable[int] = (),
+    ) -> None:
         self._user = user
+        self._state = state
         self._query = query
-        self.edits: list[Edit] = []
+        # The numbers of the entries that the model has seen, at least as a record's sources: the
+        # only ones that it may cite.
+        self.shown = set(shown)
+        # What the model has sent, by number, and those of these edits that apply.
+        self._sent: dict[int, Any] = {}
+        self.edits: dict[int, Edit] = {}
         self._project = checkpoints.open_project(state, user)
 
     @property
@@ -93,7 +108,7 @@ class Workbench:
             lines = [f"{'.'.join(place)} {written}" for place, written in texts.items()]
             parts.append("\n".join(["Texts in the fields, with ... if there are others:", *lines]))
         for collection in [*domain.collections, *domain.singletons]:
-            newest = [_shown(*one) for one in self._newest(name, collection, SHOWN_RECORDS)]
+            newest = [self._show(*one) for one in self._newest(name, collection, SHOWN_RECORDS)]
             count = self._count(name, collection)
             shown = f"the newest {len(newest)} of them" if count > len(newest) else "all of them"
             parts.append(f"{collection}: {count} records; {shown}:\n" + "\n".join(newest))
@@ -130,6 +145,7 @@ class Workbench:
             raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
         if entry.redacted_at is not None:
             return f"[{seq}] was redacted: its content is gone, and no edit may cite it."
+        self.shown |= {seq, *entry.derived_from}
         text = entry.content or json.dumps(entry.data, ensure_ascii=False)
         shown = text[start : start + MAX_CHARACTERS]
         rest = len(text) - start - len(shown)
@@ -160,7 +176,7 @@ class Workbench:
         if not places and fields:
             raise ToolFailed(f"No class searched has {' and '.join(fields)}: see open_domain.")
         matching = (match for place in places for match in self._matching(*place, words, fields))
-        found = [_shown(*match) for match in itertools.islice(matching, MAX_RECORDS + 1)]
+        found = [self._show(*match) for match in itertools.islice(matching, MAX_RECORDS + 1)]
         if not found:
             return "No record matches."
         if len(found) > MAX_RECORDS:
@@ -187,7 +203,7 @@ class Workbench:
             (one for one in records if words[one[0]] - common),
             key=lambda one: -sum(1 / uses[word] for word in words[one[0]] - common),
         )
-        shown = [_shown(*one) for one in ranked[:MAX_RELATED]]
+        shown = [self._show(*one) for one in ranked[:MAX_RELATED]]
         keys = [
             f"{'.'.join(place)} has the keys {', '.join(record_id.key for record_id, _ in found)}"
             for place, found in seen.items()
@@ -198,6 +214,11 @@ class Workbench:
         return "\n".join(
             line for line, size in zip(lines, sizes, strict=True) if size <= MAX_RELATED_CHARACTERS
         )
+
+    def _show(self, record_id: RecordId, record: Record) -> str:
+        """Return a record as text; the model may cite the entries that it is based on."""
+        self.shown |= set(record.sources)
+        return _describe(record_id, record)
 
     def _places(self, domain: str | None, collection: str | None) -> Iterator[tuple[str, str]]:
         if domain is not None and domain not in self.outline.domains:
@@ -232,7 +253,7 @@ class Workbench:
             if location and location.retired:
                 found.append(f"{'.'.join(place)} {key!r} was retired.")
             elif location and (record := self._project.record(RecordId(*place, key))):
-                found.append(_shown(RecordId(*place, key), record))
+                found.append(self._show(RecordId(*place, key), record))
         return _cut("\n".join(found)) or f"No record has the key {key!r}."
 
     def _matching(
@@ -263,72 +284,89 @@ class Workbench:
 
     # Tools that edit the project
 
-    def edit(self, edits: Sequence[Any]) -> str:
-        """Apply edits one by one; return the numbers of the edits that were applied.
+    def edit(self, sent: Sequence[Any] | Mapping[str, Any]) -> str:
+        """Apply further edits, or changes to earlier ones by number; say which edits apply now.
 
-        Raises ToolFailed if any edits were rejected; the others stay applied.
+        Raises ToolFailed if any edits were refused. All edits are kept, and refused ones may be
+        changed; with a change, all edits are applied anew, in order.
         """
-        refused = []
-        first = len(self.edits)
-        for place, data in enumerate(edits):
-            if problem := self._apply(data):
-                refused.append(f"- edits[{place}]: {problem}")
-        numbers = ", ".join(map(str, range(first, len(self.edits)))) or "none"
-        told = " ".join([f"Applied, with these numbers: {numbers}.", *self._new_places(first)])
+        before = set(self.edits)
+        if isinstance(sent, Mapping):
+            try:
+                self._sent = change_items(self._sent, sent, 0, "edit")
+            except WrongChange as error:
+                raise ToolFailed(str(error)) from None
+            refused = self._apply_anew()
+        else:
+            further = dict(enumerate(sent, max(self._sent, default=-1) + 1))
+            self._sent |= further
+            refused = {
+                number: problem
+                for number, data in further.items()
+                if (problem := self._apply(number, data))
+            }
+        applied = self.edits.keys() if isinstance(sent, Mapping) else self.edits.keys() - before
+        told = " ".join([f"Applied: {_ranges(applied)}.", *self._new_places(applied)])
         if refused:
+            lines = "\n".join(f"- edit {number}: {why}" for number, why in refused.items())
             raise ToolFailed(
-                f"{told} Refused; correct these and send them again:\n" + _cut("\n".join(refused))
+                f"{told} Refused; all edits are kept: send only what changes, by number, such as"
+                f' edits={{"{next(iter(refused))}": {{...}}}}, or null to leave one out.\n'
+                + _cut(lines)
             )
         return told
 
-    def _new_places(self, first: int) -> Iterator[str]:
-        """For each class defined by edit number `first` or a later edit, yield its collections."""
-        for edit in self.edits[first:]:
+    def _new_places(self, numbers: Iterable[int]) -> Iterator[str]:
+        """For each class defined by these edits, yield its collections."""
+        for number in sorted(numbers):
+            edit = self.edits[number]
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
 
-    def drop_edits(self, numbers: Sequence[int]) -> str:
-        """Undo edits, and report any other edits that depended on them and so were undone, too."""
-        unknown = [number for number in numbers if not 0 <= number < len(self.edits)]
-        if unknown:
-            raise ToolFailed(
-                f"There is no edit {unknown[0]}: there are {len(self.edits)}, numbered from 0."
-            )
-        kept = [edit for number, edit in enumerate(self.edits) if number not in set(numbers)]
-        lost = self.reopen(self._user, kept)
-        told = [f"{len(self.edits)} edits are left, renumbered from 0."]
-        return "\n".join([*told, *lost])
-
-    def reopen(self, user: MemoryUser, edits: Sequence[Edit]) -> list[str]:
-        """Apply edits to the user's newest version; return a line for each edit that fails."""
+    def follow(self, user: MemoryUser) -> list[str]:
+        """Apply the edits to the user's newest version; return a line for each that now fails."""
         self._user = user
-        self._project = checkpoints.open_project(user.head, user)
-        self.edits = []
-        lost = []
-        for edit in edits:
-            try:
-                self._carry_out(edit)
-            except EditError as error:
-                lost.append(f"Dropped, because it no longer applies: {edit.op}: {error}")
-            else:
-                self.edits.append(edit)
-        return lost
+        applied = self.edits.keys()
+        return [
+            f"Edit {number} no longer applies: {problem}"
+            for number, problem in self._apply_anew(user.head).items()
+            if number in applied
+        ]
 
-    def _apply(self, data: Any) -> str | None:
+    def _apply_anew(self, state: AnyState | None = None) -> dict[int, str]:
+        """Apply all edits to the version that they started from; return each refused one's problem.
+
+        `state` is a newer version, if they shall be applied to that one.
+        """
+        self._state = state or self._state
+        self._project = checkpoints.open_project(self._state, self._user)
+        self.edits = {}
+        return {
+            number: problem
+            for number, data in sorted(self._sent.items())
+            if (problem := self._apply(number, data))
+        }
+
+    def _apply(self, number: int, data: Any) -> str | None:
         """Apply one edit; return the problem with it, if there is one."""
-        if len(self.edits) >= MAX_EDITS:
+        if number >= MAX_EDITS:
             return f"there are {MAX_EDITS} edits already: finish"
         try:
             edit = _with_collection(proposal_from_json(self._completed(data)), self.outline)
-            strange = [seq for seq in edit.sources if not 1 <= seq <= self._user.last_seq]
-            if strange:
-                return f"{edit.op}.sources cites entry {strange[0]}, which does not exist"
+            for seq in edit.sources:
+                if not 1 <= seq <= self._user.last_seq:
+                    return f"{edit.op}.sources cites entry {seq}, which does not exist"
+                if seq not in self.shown:
+                    return (
+                        f"{edit.op}.sources: {seq} is not among the entries shown: cite one that"
+                        " is, or read it first with read_entry"
+                    )
             self._refuse_unfounded(edit)
             self._carry_out(edit)
         except EditError as error:
             return str(error)
-        self.edits.append(edit)
+        self.edits[number] = edit
         return None
 
     def _refuse_unfounded(self, edit: Edit) -> None:
@@ -358,8 +396,16 @@ class Workbench:
                 )
 
     def _completed(self, data: Any) -> Any:
-        """Complete an edit to a known constraint that has only its source or only its tests."""
-        name = data.get("name") if isinstance(data, dict) else None
+        """Complete an edit: facts that it takes over, and what it leaves as it is.
+
+        An edit to a known constraint may have only its source or only its tests.
+        """
+        if not isinstance(data, dict):
+            return data
+        data = take_over(data, self._user, self.outline)
+        if data.get("op") == Update.op:
+            return {"fields": {}, **data}
+        name = data.get("name")
         if (
             isinstance(name, str)
             and name in self.outline.constraints
@@ -407,7 +453,7 @@ def _refuse_forbidden(edit: WriteConstraint) -> None:
         raise EditError("policy", "; ".join(places))
 
 
-def _shown(record_id: RecordId, record: Record) -> str:
+def _describe(record_id: RecordId, record: Record) -> str:
     place = ".".join(record_id[:2])
     values = json.dumps(_plain(record), ensure_ascii=False)
     sources = list(record.sources)
@@ -461,6 +507,18 @@ def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[st
 def _names(names: Iterable[str]) -> str:
     known = ", ".join(names)
     return f"use one of {known}" if known else "there are none yet"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as text, such as "0 to 4, 6"; "none" if there are none."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return ", ".join(parts) or "none"
 
 
 def _cut(text: str) -> str:

@@ -108,7 +108,7 @@ def _build(
     considered = run.input.get("considered", [])
     coverage = [
         *uncovered(
-            edits,
+            dict(enumerate(edits)),
             considered,
             last_seq=user.last_seq,
             redacted=redactions.redacted_among(user, [*_sources(edits)]),

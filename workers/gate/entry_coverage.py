@@ -1,13 +1,13 @@
 """Coverage: every entry considered by a candidate gets exactly one outcome."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from memory.project import Dismiss, Edit
 from workers.findings import Finding
 
 
 def uncovered(
-    edits: Sequence[Edit],
+    edits: Mapping[int, Edit],
     considered: Collection[int],
     *,
     last_seq: int,
@@ -15,13 +15,14 @@ def uncovered(
 ) -> Iterator[Finding]:
     """Yield a finding for each entry that has no outcome or two outcomes, or must not be cited.
 
+    The edits are keyed by the numbers under which their author knows them.
     `considered` are the entries that the edits claim to settle, `last_seq` is the log's last entry
     number, and `redacted` are the redacted entries, which nothing may rely on any more. An entry is
     settled when an edit cites it or dismisses it with a reason.
     """
     used: dict[int, int] = {}
     dismissed: dict[int, int] = {}
-    for index, edit in enumerate(edits):
+    for index, edit in edits.items():
         for seq in edit.sources:
             (dismissed if isinstance(edit, Dismiss) else used).setdefault(seq, index)
             if not 1 <= seq <= last_seq:

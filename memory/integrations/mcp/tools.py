@@ -230,6 +230,14 @@ EDIT: Schema = object_schema(
             "type": "object",
             "description": "The fields that no entry states, each with the reason for its value.",
         },
+        "append": {
+            "type": "object",
+            "description": "For update: what to add to lists and texts, by field.",
+        },
+        "remove": {
+            "type": "object",
+            "description": "For update: what to take out of lists and texts, by field.",
+        },
         "reason": _text("For retire, dismiss and conflict."),
         "text": _text("The text of a note."),
         "about": _text("For conflict: what the records disagree on."),

@@ -52,6 +52,8 @@ _SCHEMAS: dict[Any, Schema] = {
         "description": "Field name → value, in plain or typed JSON.",
         "additionalProperties": PLAIN_VALUE,
     },
+    # `append` and `remove`: field → what is added to it or taken out of it.
+    tuple[tuple[str, object], ...]: {"type": "object", "additionalProperties": PLAIN_VALUE},
     tuple[int, ...]: {"type": "array", "items": SEQ},
     # `derived`: field → how it was derived.
     tuple[tuple[str, str], ...]: {

@@ -148,7 +148,7 @@ def test_refused_edits_are_mended_in_the_session_that_they_begin(
     assert "2026-05-09" in str(request.body["messages"][2]["tool_calls"])
     (told,) = request.results
     assert "2026-05-09" in told
-    assert "Nothing was committed; your edits stay." in told
+    assert "Nothing was committed; your edits are kept" in told
     # And what it mends is committed, as one session with a refusal
     assert fields_of("travel.trips")["trip-2"]["starts_on"] == {"$date": "2026-05-08"}
     calls = LlmCall.objects.filter(user=user).order_by("started_at")
@@ -293,7 +293,6 @@ def test_without_the_setting_facts_are_asked_for_alone(
     request = server.requests[0]
     assert not may_edit(request)
     assert "The project:" not in request.text
-    assert "first fact" not in request.text
     assert "dataclasses" not in request.text
     assert coverage(user).pending == 0
 
@@ -350,6 +349,63 @@ def test_refused_facts_are_sent_again_with_their_edits(
     assert head_of(user).edits == [note(TEA, 2)]
     calls = LlmCall.objects.filter(user=user).order_by("started_at")
     assert [(call.turn, call.accepted) for call in calls] == [(1, True), (2, None)]
+
+
+def test_only_the_refused_fact_is_sent_again(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given an answer of which one fact is refused
+    say("I like tea.", "I like milk.", "Bye!")
+    milk = "The user likes milk."
+    notes = [{"op": "note", "from": seq} for seq in (4, 5)]
+    server = work(
+        both([(TEA, [1]), ("The user likes 3 milks.", [2]), ("Bye!", [3])], notes),
+        # When the model sends that one alone, and takes another one back
+        called("remember", {"facts": {"5": milk, "6": None}}),
+    )
+    # Then everything else was kept, and the notes have the facts' texts
+    assert len(server.requests) == 2
+    assert facts_of(user) == [(4, TEA), (5, milk)]
+    assert head_of(user).edits == [note(TEA, 4), note(milk, 5)]
+    assert coverage(user).pending == 0
+
+
+def test_a_change_to_a_fact_that_was_not_sent_is_refused(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    say("I like tea.")
+    server = work(
+        both([("The user likes 3 teas.", [1])], []),
+        called("remember", {"facts": {"9": TEA}}),
+        called("remember", {"facts": {"2": TEA}, "edits": [note(TEA, 2)]}),
+    )
+    assert "numbered 2 to 2" in server.requests[2].results[-1]
+    assert facts_of(user) == [(2, TEA)]
+
+
+def test_one_edit_is_changed_by_number(user: MemoryUser, say: Say, work: Work) -> None:
+    say("I like tea.", "I like milk.")
+    milk = "The user likes milk."
+    server = work(
+        both([(TEA, [1]), (milk, [2])], [note(TEA, 3), note("Likes 3 milks.", 4)]),
+        called("edit", {"edits": {"1": milk}, "finish": True}),
+    )
+    assert len(server.requests) == 2
+    assert head_of(user).edits == [note(TEA, 3), note(milk, 4)]
+
+
+def test_rules_for_constraints_are_sent_to_a_model_that_is_going_to_write_one(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    say("To Rome on 2025-01-03.", occurred_at=SAID_ON)
+    fact = {"text": "The user travels to Rome on 2025-01-03.", "sources": [1]}
+    edited = [TRIP, trip(2, starts_on="2025-01-03")]
+    written = {**constraint(DAYS, DAYS_TESTS), "sources": [2]}
+    server = work(
+        called("remember", {"facts": [fact], "edits": edited, "write_constraints": True}),
+        edits(written, finish=True),
+    )
+    assert prompts.CONSTRAINTS not in server.requests[0].body["messages"][0]["content"]
+    assert prompts.CONSTRAINTS in server.requests[1].results
+    assert "constraints/soon.py" in head_of(user).tree
 
 
 @pytest.mark.parametrize("kind", [EntryKind.FACT, EntryKind.CORRECTION])

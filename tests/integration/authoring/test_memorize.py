@@ -172,6 +172,21 @@ def test_fact_that_nobody_said_is_mended(
     assert [fact.content for fact in facts()] == [right]
 
 
+RESOLVED = [
+    'The user flew on Friday, 2026-05-01 ("last Friday").',
+    "The user flies next Friday (2026-05-08).",
+    "The user's favourite song is “Yesterday”.",
+]
+
+
+@pytest.mark.parametrize("text", RESOLVED)
+def test_relative_words_beside_their_date_are_clear(say: Say, work: Work, text: str) -> None:
+    said = "I flew last Friday, I fly next Friday, and my favourite song is Yesterday."
+    (seq,) = say(said, occurred_at=FRIDAY + datetime.timedelta(days=3))
+    work(script=remembering(remembers((text, [seq]))))
+    assert [fact.content for fact in facts()] == [text]
+
+
 def test_derived_fact_is_marked(say: Say, work: Work) -> None:
     # Given a fact with a number that follows from what is said
     (seq,) = say("I bought three tickets at 20 euros each.")

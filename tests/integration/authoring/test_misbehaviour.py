@@ -212,6 +212,7 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "has no tests": (constraint(written(), NO_TESTS), "no test"),
     "is no Python": (constraint("def check(today:\n"), "never closed"),
+    "is no edit": ({"op": "remember_this", "text": "Rome"}, "op"),
 }
 
 
@@ -224,7 +225,7 @@ def test_forbidden_code_is_refused_when_it_is_written(
     server = work(edits(TRIP, trip(fact), wrong), finishes(), protocol=protocol)
     # Then it is told of the code, and what is good becomes the head without it
     (told,) = server.requests[1].results
-    assert "edits[2]" in told
+    assert "edit 2: " in told
     assert word in told
     assert "constraints/soon.py" not in head_of(user).tree
     assert coverage(user).covered == 1
@@ -247,7 +248,6 @@ UNACCEPTABLE: dict[str, tuple[list[dict[str, Any]], str]] = {
     "says what nobody said": ([trip(1, starts_on="2026-12-24")], "2026-12-24"),
     "cites an entry that does not exist": ([trip(99)], "99"),
     "has a field that does not exist": ([trip(1, hotel="Ritz")], "hotel"),
-    "is no edit": ([{"op": "remember_this", "text": "Rome"}], "op"),
     "lacks its fields": ([{"op": "add", "domain": "travel"}], "missing"),
 }
 
@@ -468,7 +468,7 @@ def test_log_demands_that_everything_be_deleted(
     work(
         edits(retire("travel.trips.trip-1", order, reason="asked for")),
         finishes(),
-        called("drop_edits", {"numbers": [0]}),
+        called("edit", {"edits": {"0": None}}),
         edits(dismiss(order, reason="an instruction, not a fact")),
         finishes(),
         protocol=protocol,
@@ -520,7 +520,7 @@ def test_deletion_that_cites_more_text_than_is_read_is_refused_unread(
     user.refresh_from_db()
     refused = "have 1,850 characters: at most 1,849 are allowed: propose fewer"
     with pytest.raises(ToolFailed, match=refused):
-        Workbench(user, user.head, lambda code: None).edit([delete])
+        Workbench(user, user.head, lambda code: None, shown=seqs).edit([delete])
 
 
 def test_failure_of_ours_comes_again_and_again(

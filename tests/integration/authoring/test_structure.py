@@ -101,17 +101,16 @@ def test_session_with_a_refused_edit_does_not_finish(
         edits(TRIP, trip(fact), {**lost, "sources": [fact], "reason": "off"}, finish=True),
         edits({**trip(fact), "key": "b", "fields": {"to": "Rome", "starts_on": "2026-05-09"}},
               finish=True),
-        called("drop_edits", {"numbers": [2]}),
+        called("edit", {"edits": {"2": None, "3": None}}),
         finishes(),
     )  # fmt: skip
     first, second = (server.requests[number].results[0] for number in (1, 2))
     # Then nothing is judged of the first, and the second is told what was applied and what is wrong
-    assert "Applied, with these numbers: 0, 1." in first
-    assert "Refused; correct these and send them again:" in first
+    assert "Applied: 0 to 1." in first
     assert "travel.trips has no record 'no-such'" in first
     assert "Nothing was committed" not in first
-    assert "Applied, with these numbers: 2." in second
-    assert "Nothing was committed; your edits stay." in second
+    assert "Applied: 3." in second
+    assert "Nothing was committed; your edits are kept" in second
     # And both may be mended
     assert set(fields_of("travel.trips")) == {"trip-1"}
 
@@ -221,7 +220,7 @@ def test_project_takes_away_what_was_meant(
     # Then it is told what was lost, sees the new schema, and goes on from there
     told = server.requests[2].results[0]
     assert "has changed in the meantime" in told
-    assert "Dropped" in told
+    assert "Edit 1 no longer applies" in told
     assert "city" in server.requests[3].results[0]
     assert coverage(user).pending == 0
 
@@ -345,7 +344,7 @@ WRONG_LOOK_UPS: list[tuple[str, dict[str, Any], str]] = [
     ("open_domain", {"domain": "health"}, "no domain 'health'"),
     ("read_constraint", {"name": "x"}, "no constraint 'x': there are none yet"),
     ("read_entry", {"seq": 99}, "no entry 99"),
-    ("drop_edits", {"numbers": [3]}, "no edit 3"),
+    ("edit", {"edits": {"3": None}}, "no edit '3'"),
 ]
 
 
@@ -378,14 +377,14 @@ def test_edits_are_seen_and_taken_back(user: MemoryUser, fact: int, work: Work) 
     server = work(
         edits(TRIP, {**trip(fact), "key": "wrong"}),
         called("look_up", {"text": "Rome"}),
-        called("drop_edits", {"numbers": [0]}),
+        called("edit", {"edits": {"0": None}}),
         called("look_up", {"text": "Rome"}),
         edits(TRIP, {**trip(fact), "key": "right"}),
         finishes(),
     )
     # Then it sees them, and what cannot be without them goes, too
     assert "wrong" in server.requests[2].results[0]
-    assert "Dropped, because it no longer applies: add" in server.requests[3].results[0]
+    assert "edit 1: there is no domain 'travel'" in server.requests[3].results[0]
     assert "No record matches" in server.requests[4].results[0]
     assert [edit.get("key") for edit in head_of(user).edits] == [None, "right"]
 

@@ -65,7 +65,7 @@ def asked(
     memorizing = kind == EntryKind.MESSAGE
     offered = (memorize.REMEMBER,) if memorizing else tools.TOOLS
     question = (
-        prompts.messages(USER, lines, before, before)
+        prompts.messages(USER, lines, before, before, first=1)
         if memorizing
         else prompts.entries(prompts.project(USER, at.date(), ""), lines)
     )

@@ -10,7 +10,7 @@ DISMISS = Dismiss("small talk", (3,))
 
 
 def found(*edits: Edit, considered: tuple[int, ...] = (), last: int = 5) -> list[tuple[str, int]]:
-    findings = uncovered(edits, considered, last_seq=last)
+    findings = uncovered(dict(enumerate(edits)), considered, last_seq=last)
     return [(finding.code, finding.entry or 0) for finding in findings]
 
 
@@ -28,7 +28,7 @@ def test_entry_neither_cited_nor_dismissed_is_named() -> None:
 
 
 def test_entry_cited_and_dismissed_is_named_with_the_edits() -> None:
-    (finding,) = uncovered([NOTE, Dismiss("why", (2, 3))], (), last_seq=5)
+    (finding,) = uncovered({0: NOTE, 1: Dismiss("why", (2, 3))}, (), last_seq=5)
 
     assert (finding.code, finding.entry, finding.edit) == ("used_and_dismissed", 2, 1)
     assert "edits[1] dismisses entry 2; edits[0] cites it" in finding.message
@@ -41,5 +41,5 @@ def test_unknown_entry_is_named(seq: int) -> None:
 
 
 def test_an_empty_log_is_called_so() -> None:
-    (finding,) = uncovered([Note("x", (1,))], (), last_seq=0)
+    (finding,) = uncovered({0: Note("x", (1,))}, (), last_seq=0)
     assert "the log has no entries" in finding.message
