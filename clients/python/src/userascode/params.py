@@ -113,6 +113,8 @@ class EditUpdate(TypedDict):
     """Field name → value, in plain or typed JSON."""
     sources: Sequence[int]
     derived: NotRequired[Mapping[str, str]]
+    append: NotRequired[Mapping[str, PlainValue]]
+    remove: NotRequired[Mapping[str, PlainValue]]
 
 
 class EditWidenField(TypedDict):
