@@ -51,6 +51,8 @@ class Parrot:
     def _value(self, schema: Mapping[str, Any], shown: str) -> Any:
         if "enum" in schema:
             return self.chance.choice(schema["enum"])
+        if "anyOf" in schema:  # a list, which comes first, or changes to it
+            return self._value(schema["anyOf"][0], shown)
         match schema.get("type"):
             case "object":
                 required = schema.get("required", [])

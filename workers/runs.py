@@ -3,7 +3,7 @@
 import structlog
 
 from memory.project.errors import RunError
-from memory.versions import checkpoints, history, runs, states
+from memory.versions import checkpoints, computed_states, past_states, runs
 from memory.versions.models.runs import Run, RunKind, RunOutcome
 from workers.authoring import answering, completing
 from workers.commits import imports, proposals
@@ -38,9 +38,9 @@ def execute(run: Run) -> None:
         try:
             earlier = run.checkpoint if run.checkpoint_id != run.user.head_id else None
             if earlier is not None and run.kind in READING:
-                history.refuse_redacted(earlier)
+                past_states.refuse_redacted(earlier)
             EXECUTORS[RunKind(run.kind)](run)
-        except (checkpoints.Redacted, states.CannotBeTold) as gone:
+        except (checkpoints.Redacted, computed_states.CannotBeTold) as gone:
             kind = "redacted" if isinstance(gone, checkpoints.Redacted) else "cannot_be_told"
             error = RunError(type=kind, message=str(gone))
             runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=error))

@@ -37,7 +37,7 @@ from memory.kernel.models.workspaces import Workspace
 from memory.kernel.work import leases
 from memory.log.models.entries import By
 from memory.project.paths import constraint_path
-from memory.versions import states
+from memory.versions import computed_states
 from memory.versions.models.checkpoints import Blob, Checkpoint
 
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
@@ -129,7 +129,7 @@ def start_own(
 
     If `source` is given, it is run instead of the constraint's stored source, after a worker has
     checked it against the policy. `path` is the constraint's path or just its name. Raises
-    BadBacktest if an argument is invalid, and states.CannotBeTold if the history by the entries'
+    BadBacktest if an argument is invalid, and CannotBeTold if the history by the entries'
     own times can't be computed.
     """
     _check("days", days, MAX_DAYS)
@@ -152,7 +152,7 @@ def start_own(
                 user=locked, hash=sha256(source), defaults={"content": source}
             )
         if times == By.OCCURRED:
-            states.refuse_untyped(head)
+            computed_states.refuse_untyped(head)
         backtest = _start(
             Backtest(
                 workspace_id=locked.workspace_id,

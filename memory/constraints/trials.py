@@ -6,8 +6,8 @@ from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
 from memory.project.paths import constraint_path
 from memory.versions import runs
-from memory.versions.history import Known, version_of
 from memory.versions.models.runs import Run, RunKind, RunTrigger
+from memory.versions.past_states import Known, version_of
 
 
 class NoSuchConstraint(Exception):

@@ -25,8 +25,8 @@ from memory.llm import llm_calls
 from memory.llm.models import LlmCall
 from memory.log import copies
 from memory.privacy import erasure_registry, redaction
-from memory.versions.history import BeingRedacted, refuse_being_redacted
 from memory.versions.models.checkpoints import Blob
+from memory.versions.past_states import BeingRedacted, refuse_being_redacted
 
 
 def exports() -> dict[type[models.Model], Export]:

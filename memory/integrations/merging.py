@@ -29,9 +29,9 @@ from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
 from memory.project.paths import constraint_path
 from memory.versions import runs
-from memory.versions.history import BeingRedacted, refuse_being_redacted
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunStatus
+from memory.versions.past_states import BeingRedacted, refuse_being_redacted
 
 # Limits on a batch's size: all other appends to the log wait while a batch is copied.
 BATCH = 200

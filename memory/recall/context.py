@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory.alerts import failures
+from memory.alerts import failing_constraints
 from memory.alerts.models.alerts import Alert
 from memory.constraints import applicability
 from memory.constraints.constraint_sources import collections_read, may_be_critical
@@ -43,8 +43,8 @@ from memory.recall.timeline import pack_timeline
 from memory.recall.tokens import cost_of_line, tokens_in, tokens_of_words
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
-from memory.versions.history import Known
 from memory.versions.models.checkpoints import RecordLocation
+from memory.versions.past_states import Known
 
 MAX_TOKENS = 100_000
 # How much of the budget is used, because an estimate may be a little too low.
@@ -141,7 +141,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
         return Context("", 0, [], known, question)
     # Alerts are allotted their budget first, but come after the manifest, which changes less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
-    failing = failures.alerts_of(known.user) if known.is_now else []
+    failing = failing_constraints.alerts_of(known.user) if known.is_now else []
     told = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
     alerts = pack("Open alerts", told, room * ALERTS, {})
     left = room - alerts.tokens
@@ -215,7 +215,7 @@ def _part(name: str, packed: Packed, unread: int = 0) -> ContextPart:
 
 def _manifest(outline: Outline, failing: Sequence[Alert], room: float) -> ContextPart:
     """Return the manifest with all fields or, if that doesn't fit, with names and counts only."""
-    marks = failures.by_name(failing, outline)
+    marks = failing_constraints.by_name(failing, outline)
     if not outline.domains:
         return ContextPart("manifest", "", 0, 0)
     for brief in (False, True):

@@ -7,9 +7,9 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import refuse_merged
 from memory.recall import answer_cache
 from memory.recall.query_code import tidied
-from memory.versions import history, runs
-from memory.versions.history import Known, version_of
+from memory.versions import past_states, runs
 from memory.versions.models.runs import REPEATABLE, Run, RunKind, RunTrigger
+from memory.versions.past_states import Known, version_of
 
 MAX_CODE = 20_000
 
@@ -63,7 +63,7 @@ def run_again(run: Run, *, staff: str) -> Run:
     if user is None:
         raise NotAgain("The user was erased.")
     refuse_merged(user)
-    history.refuse_being_redacted(user)
+    past_states.refuse_being_redacted(user)
     if run.kind == RunKind.CONSTRAINTS and user.head is not None:
         return runs.queue(
             user, RunKind.CONSTRAINTS, RunTrigger.STAFF, checkpoint=user.head, asked_by=staff
@@ -72,11 +72,11 @@ def run_again(run: Run, *, staff: str) -> Run:
         raise NotAgain("Only queries and constraint runs can be rerun.")
     if run.checkpoint is None or not (run.input.get("code") or run.input.get("constraint")):
         raise NotAgain("This run's input was redacted.")
-    history.refuse_redacted(run.checkpoint)
+    past_states.refuse_redacted(run.checkpoint)
     key = ""
     if run.kind == RunKind.QUERY:
         # The state is computed in the user's time zone, which may have changed since the first run.
-        place = history.place_of(run.input.get("as_of"))
+        place = past_states.place_of(run.input.get("as_of"))
         key = answer_cache.key_of(user, run.input["code"], run.instant, place)
     return runs.queue(
         user,

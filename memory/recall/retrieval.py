@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.alerts import failures
+from memory.alerts import failing_constraints
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState
 from memory.constraints import applicability
 from memory.kernel.models.hosts import warning_of
@@ -69,12 +69,12 @@ def manifest(user: MemoryUser) -> Manifest:
 
     The alerts and the constraints are sorted, most severe first.
     """
-    known, failing = outline(user.head), failures.alerts_of(user)
+    known, failing = outline(user.head), failing_constraints.alerts_of(user)
     ranked = most_severe_first([*failing, *open_alerts(user)])
     text = manifest_text(
         known,
         [(alert.severity, alert.messages) for alert in ranked],
-        failing=failures.by_name(failing, known),
+        failing=failing_constraints.by_name(failing, known),
     )
     runners = [alert.last_run.runner if alert.last_run else "" for alert in ranked]
     if user.head:

@@ -69,7 +69,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """A state of a user's project that is not stored as a version: see `memory.versions.states`.
+    """A state of a user's project that is not stored as a version (`versions.computed_states`).
 
     It has the number of the version from which it was computed, or 0 if there was no version.
     """

@@ -21,7 +21,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.llm.models import LlmCall, LlmPurpose
 from memory.log import lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
-from memory.versions import checkpoints, history, rollback
+from memory.versions import checkpoints, past_states, rollback
 from memory.versions.models.checkpoints import Checkpoint, Origin
 
 # The maximum number of entries that can be selected for a single reopening.
@@ -107,11 +107,11 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
 
     Workers that are processing the user's lanes lose their leases. Raises NothingToReopen if no
     entry can be reopened, TooManyToReopen if more than MAX_REOPENED match, and
-    history.BeingRedacted while any of the user's content is being redacted.
+    past_states.BeingRedacted while any of the user's content is being redacted.
     """
     with transaction.atomic():
         locked = MemoryUser.objects.locked(user.pk)
-        history.refuse_being_redacted(locked)
+        past_states.refuse_being_redacted(locked)
         if locked.merged_into_id is not None:
             raise NothingToReopen(
                 "This user was merged into another one: reopen the other user's entries."

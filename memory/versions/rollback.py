@@ -14,10 +14,10 @@ from memory.log import lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import Outline, RecordId
 from memory.project.paths import constraint_path, is_own_constraint
-from memory.versions import checkpoints, earlier_entries, states
+from memory.versions import checkpoints, computed_states, earlier_entries
 from memory.versions.differences import difference, differing_paths, records_in
-from memory.versions.history import refuse_being_redacted, refuse_redacted
 from memory.versions.models.checkpoints import Checkpoint, Origin, RecordLocation
+from memory.versions.past_states import refuse_being_redacted, refuse_redacted
 
 # The start of the reason that is stored for entries excluded by a rollback.
 UNDONE = "excluded by the rollback to version"
@@ -173,9 +173,9 @@ def _undo_retirements(user: MemoryUser, target: Checkpoint) -> None:
     """Make the index name, for each key, the last retirement that the target knows of."""
     rows = list(RecordLocation.objects.filter(user=user, ended_by__isnull=False))
     ids = {RecordId(row.domain, row.collection, row.key) for row in rows}
-    made = states.lineage(target)
+    made = computed_states.lineage(target)
     known = earlier_entries.last_retirements(
-        user, ids, states.within(made), states.within(made, "checkpoint__")
+        user, ids, computed_states.within(made), computed_states.within(made, "checkpoint__")
     )
     for row in rows:
         row.ended_by = known.get(RecordId(row.domain, row.collection, row.key))
@@ -188,7 +188,7 @@ def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     return (
         outcomes.filter(outcome=Outcome.COVERED)
-        .exclude(states.within(states.lineage(target), "checkpoint__"))
+        .exclude(computed_states.within(computed_states.lineage(target), "checkpoint__"))
         .exclude(seq__in=messages.values("seq"))
     )
 
@@ -225,7 +225,7 @@ def _undo_reopenings(
     numbers = {version for _, version in were.values() if version is not None}
     made = Checkpoint.objects.filter(user=user, version__in=numbers)
     versions: dict[int | None, Checkpoint] = {one.version: one for one in made}
-    held = states.lineage(target)
+    held = computed_states.lineage(target)
 
     def again(outcome: str, version: int | None) -> tuple[str, str]:
         if outcome != Outcome.COVERED:
@@ -253,7 +253,7 @@ def _undone_by(target: Checkpoint, restored: Mapping[str, Any]) -> str:
 
 
 def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
-    made = states.within(states.lineage(target), "checkpoint__")
+    made = computed_states.within(computed_states.lineage(target), "checkpoint__")
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     undone = _undone(target)
     # An earlier rollback may have excluded entries that the target contains: undo that.

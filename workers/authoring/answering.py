@@ -19,7 +19,7 @@ from memory.project import manifest_text
 from memory.project.errors import RunError
 from memory.recall import answer_cache
 from memory.recall.query_code import tidied
-from memory.versions import history, runs
+from memory.versions import past_states, runs
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
@@ -87,7 +87,7 @@ class _Session:
         )
         self._conversation = Conversation(work, run)
         self._bench = Workbench(
-            run.user, history.state_of(run), lambda code: self._done(code)["value"]
+            run.user, past_states.state_of(run), lambda code: self._done(code)["value"]
         )
         self._queries: list[Run] = []
         self._output: dict[str, Any] | None = None
@@ -226,7 +226,7 @@ class _Session:
         """
         run, checkpoint, code = self._run, self._run.checkpoint, tidied(code)
         assert checkpoint is not None
-        place = history.place_of(run.input.get("as_of"))
+        place = past_states.place_of(run.input.get("as_of"))
         key = answer_cache.key_of(self._user, code, run.instant, place)
         query = answer_cache.earlier(checkpoint, key)
         if query is None:

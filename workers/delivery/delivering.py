@@ -11,7 +11,7 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory.alerts.delivery import delivery_attempts
+from memory.alerts.delivery import delivery_attempts, webhook_messages
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
 from memory.kernel import encryption
 from memory.kernel.work import leases
@@ -28,7 +28,7 @@ def send(delivery: Delivery) -> bool:
     """Send a message that the caller has claimed; return True: the endpoint may have others."""
     began_at, began = timezone.now(), time.monotonic()
     try:
-        headers = delivery_attempts.signed(delivery, began_at)
+        headers = webhook_messages.signed_headers(delivery, began_at)
     except encryption.EncryptionError as error:
         leases.release(
             delivery,

@@ -30,7 +30,7 @@ from memory.kernel.work import leases
 from memory.log.models.entries import By
 from memory.project import Outline
 from memory.project.errors import RunError
-from memory.versions import redactions, runs, states
+from memory.versions import computed_states, redactions, runs
 from memory.versions.checkpoints import AnyState
 from memory.versions.models.checkpoints import Checkpoint
 from workers.execution import forecasting
@@ -98,7 +98,7 @@ def _look_at(backtest: Backtest, row: BacktestUser) -> None:
     try:
         history = _History(backtest, row.user)
         told = simulated_alerts.put_together(history.moments(), row.user.workspace.alert_limits)
-    except states.CannotBeTold as error:
+    except computed_states.CannotBeTold as error:
         _give_up(backtest, row, str(error))
         return
     except Exception as error:
@@ -204,13 +204,13 @@ class _History:
     def _occurrences(self) -> Iterator[tuple[AnyState, datetime.datetime, datetime.datetime]]:
         """Yield the period's states, with start and end, ordered by the entries' own timestamps.
 
-        Raises states.CannotBeTold if the states cannot be reconstructed in this order.
+        Raises computed_states.CannotBeTold if the states cannot be reconstructed in this order.
         """
         known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
         head = known.select_related("user").order_by("-version").first()
         if head is None:
             return
-        found = states.occurrences(head, self._since, self._until)
+        found = computed_states.occurrences(head, self._since, self._until)
         start: datetime.datetime | None = None
         last: AnyState = head
         for moment, state in found:
@@ -246,7 +246,7 @@ class _History:
             plan = LoadPlan(self._user, checkpoint)
             return _Stretch(plan, "", start, end, problem, versions)
         if self._constraint is None:
-            own = states.with_own(checkpoint, self._path, self._hash)
+            own = computed_states.with_own(checkpoint, self._path, self._hash)
             plan = LoadPlan(self._user, own, applicabilities=[])
             keys = forecasting.keys_of(plan, own=[self._path])
         else:

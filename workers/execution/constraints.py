@@ -6,14 +6,14 @@ from typing import Any
 from django.db import transaction
 
 from memory.alerts import reconcile
-from memory.alerts.failures import PROJECT
+from memory.alerts.failing_constraints import PROJECT
 from memory.alerts.findings import failure
 from memory.constraints import applicability, forecasts
 from memory.kernel.work import hosts, leases
 from memory.project import Outline
 from memory.project.errors import RunError
 from memory.project.paths import FOLDER
-from memory.versions import history, runs, states
+from memory.versions import computed_states, past_states, runs
 from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.execution.results import (
@@ -134,7 +134,7 @@ def try_one(run: Run) -> None:
     """
     started = time.monotonic()
     path = run.input["constraint"]
-    state = history.state_of(run)
+    state = past_states.state_of(run)
     told: dict[str, Any] = {"constraint": path, "applies": True, "reasons": [], "alerts": []}
     if path.startswith(FOLDER):
         workspace_constraint = applicability.live_at(
@@ -149,7 +149,7 @@ def try_one(run: Run) -> None:
             return
         plan = LoadPlan(run.user, state, applicabilities=[workspace_constraint])
     else:
-        state = states.with_own(state, path, run.input["source_hash"])
+        state = computed_states.with_own(state, path, run.input["source_hash"])
         plan = LoadPlan(run.user, state, applicabilities=[])
     try:
         with loaded(plan) as sandbox:

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from memory.alerts.failures import PROJECT
+from memory.alerts.failing_constraints import PROJECT
 from memory.constraints import applicability, workspace_constraints
 from memory.constraints.applicability import Applicability
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint

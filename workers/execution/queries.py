@@ -4,7 +4,7 @@ import time
 
 from memory.kernel.work import hosts
 from memory.project.errors import RunError
-from memory.versions import history, runs
+from memory.versions import past_states, runs
 from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.loading import LoadPlan, loaded
 from workers.execution.results import failed
@@ -23,7 +23,7 @@ def execute(run: Run) -> None:
         runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=refused))
         return
     started = time.monotonic()
-    plan = LoadPlan(run.user, history.state_of(run))
+    plan = LoadPlan(run.user, past_states.state_of(run))
     try:
         try:
             ready, evaluation = _evaluate(run, plan)

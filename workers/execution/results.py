@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory.alerts.failures import PROJECT
+from memory.alerts.failing_constraints import PROJECT
 from memory.alerts.findings import ConstraintFinding, failure
 from memory.alerts.models.alerts import AlertKind, Severity
 from memory.constraints import applicability

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from memory.project import Outline
 from memory.project.types import format_type, members_of
 from workers.policy.library import LIBRARY
-from workers.repairs.importable_names import module_of
 from workers.repairs.invalid_syntax import parse_valid
+from workers.repairs.missing_imports import module_of
 from workers.typecheck.checker import TypeFault
 
 _TESTS = re.compile(r"(?P<folder>workspace/)?tests/test_(?P<name>\w+)\.py")

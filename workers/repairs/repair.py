@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from memory.project import WriteConstraint
 from memory.project.paths import constraint_files
-from workers.repairs.importable_names import KNOWN_NAMES, library_of
 from workers.repairs.invalid_syntax import (
     ALWAYS_APPLIED,
     TEXT_RULES,
@@ -21,7 +20,8 @@ from workers.repairs.invalid_syntax import (
     parse_valid,
     syntax_error,
 )
-from workers.repairs.run_time_errors import PROGRAM_RULES, add_missing_imports
+from workers.repairs.missing_imports import KNOWN_NAMES, add_missing_imports, library_of
+from workers.repairs.run_time_errors import PROGRAM_RULES
 
 # Repairs are tried in rounds, since one repair may make another possible: a code fence may hide
 # wrong indentation.

@@ -3,78 +3,8 @@
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from workers.repairs.importable_names import KNOWN_NAMES
 from workers.repairs.invalid_syntax import Rules, parse_valid
-
-
-def add_missing_imports(source: str, known: Mapping[str, str]) -> str:
-    """Import undefined names that are unambiguous, such as `Optional` or `date`."""
-    tree = parse_valid(source)
-    if tree is None:
-        return source
-    bound = set(_bound(tree))
-    used = {
-        node.id: node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
-    if "*" in bound:
-        return source
-    lines = []
-    for name in sorted(used.keys() - bound):
-        if name == "datetime" and _is_module(tree, name):
-            lines.append("import datetime\n")
-        elif name in known:
-            lines.append(f"from {known[name]} import {name}\n")
-        elif name in {"dataclasses", "decimal", "enum", "typing"}:
-            lines.append(f"import {name}\n")
-    return _after_docstring(source, tree, "".join(lines))
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield name
-            case ast.ClassDef(name=name) | ast.arg(arg=name):
-                yield name
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                for alias in aliases:
-                    yield alias.asname or alias.name.partition(".")[0]
-            case ast.ExceptHandler(name=str(name)) | ast.MatchMapping(rest=str(name)):
-                yield name
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
-
-
-def _is_module(tree: ast.Module, name: str) -> bool:
-    """Return whether the code uses this name as a module, reading an attribute such as `.date`."""
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == name
-        and node.attr in {"date", "datetime", "time", "timedelta", "timezone"}
-        for node in ast.walk(tree)
-    )
-
-
-def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
-    """Insert these lines after the docstring and the `__future__` imports."""
-    if not text:
-        return source
-    line = 0
-    for statement in tree.body:
-        is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        is_future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-        if not is_docstring and not is_future:
-            break
-        line = statement.end_lineno or line
-    lines = source.splitlines(keepends=True)
-    if line and not lines[line - 1].endswith("\n"):
-        lines[line - 1] += "\n"
-    return "".join([*lines[:line], text, *lines[line:]])
+from workers.repairs.missing_imports import KNOWN_NAMES, insert_after_docstring
 
 
 def _late_annotations(source: str) -> str:
@@ -100,7 +30,7 @@ def _late_annotations(source: str) -> str:
             names = {node.id for node in ast.walk(item.annotation) if isinstance(node, ast.Name)}
             if names & (later | (hidden & KNOWN_NAMES.keys())):
                 future = "from __future__ import annotations\n"
-                return _after_docstring(source, tree, future)
+                return insert_after_docstring(source, tree, future)
         later.discard(node.name)
     return source
 

@@ -20,7 +20,7 @@ from django.db.models import F, IntegerField, Q, QuerySet, Value, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from memory.alerts import lifecycle
+from memory.alerts import alert_actions
 from memory.constraints import applicability, forecasts
 from memory.integrations import merging
 from memory.kernel import pauses
@@ -92,8 +92,8 @@ def _dispatch() -> dict[str, int]:
         "daily": queue_runs_by_the_clock,
         "overslept": wake_oversleepers,
         "changed": queue_runs_of_changed_constraints,
-        "woken": lambda: lifecycle.wake(BATCH),
-        "escalated": lambda: lifecycle.escalate(BATCH),
+        "woken": lambda: alert_actions.wake(BATCH),
+        "escalated": lambda: alert_actions.escalate(BATCH),
         "abandoned": abandon_hopeless_runs,
         "merged": merging.close_late_runs,
         **{kind.name: functools.partial(hint_work, kind) for kind in KINDS.values()},

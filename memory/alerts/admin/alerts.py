@@ -19,7 +19,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 
-from memory.alerts import feedback, lifecycle
+from memory.alerts import alert_actions, feedback
 from memory.alerts.admin.alert_events import AlertEventInline
 from memory.alerts.admin.evidence import show_constraint, show_records
 from memory.alerts.admin.links import link_to_alert
@@ -212,7 +212,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset.filter(state__in=[AlertState.OPEN, AlertState.SNOOZED]),
-            lambda alert, **by: lifecycle.acknowledge(alert, note=note_of(request), **by),
+            lambda alert, **by: alert_actions.acknowledge(alert, note=note_of(request), **by),
             chosen=queryset,
             verb="acknowledged",
         )
@@ -236,7 +236,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset,
-            lambda alert, **by: lifecycle.reopen(alert, note=note_of(request), **by),
+            lambda alert, **by: alert_actions.reopen(alert, note=note_of(request), **by),
             verb="reopened",
         )
 
@@ -252,7 +252,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset,
-            lambda alert, **by: lifecycle.resolve(alert, reason=reason, **by),
+            lambda alert, **by: alert_actions.resolve(alert, reason=reason, **by),
             verb="resolved",
         )
         return None
@@ -271,7 +271,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset,
-            lambda alert, **by: lifecycle.snooze(alert, until=until, note=note_of(request), **by),
+            lambda alert, **by: alert_actions.snooze(
+                alert, until=until, note=note_of(request), **by
+            ),
             verb="snoozed",
         )
 
@@ -299,7 +301,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         number = (fitting if chosen is None else chosen).count()
         done = 0
         for alert in fitting:
-            with suppress(lifecycle.AlertNotOpen):
+            with suppress(alert_actions.AlertNotOpen):
                 act(alert, actor=staff_of(request))
                 done += 1
         report(request, "alert", done, number, verb, WHY_LEFT.get(verb, "already resolved"))

@@ -21,6 +21,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         *("staff", "workspace_name", "standing", "least_severity", "mode", "escalations"),
         *("sent_at", "last_error"),
     ]
+    list_display_links = ["standing"]
     list_filter = ["enabled", "mode", "workspace"]
     list_select_related = ["staff", "workspace"]
     search_fields = ["staff__username", "staff__email", "workspace__name"]

@@ -14,7 +14,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.alerts import alert_events, feedback, lifecycle
+from memory.alerts import alert_actions, alert_events, feedback
 from memory.alerts.api.alert_serializers import (
     AlertDetailSerializer,
     AlertSerializer,
@@ -92,7 +92,7 @@ class Alerts(StrictView, viewsets.ReadOnlyModelViewSet[Alert]):
     @action(detail=True, methods=["post"])
     def acknowledge(self, request: Request, alert_id: str) -> Response:
         """Acknowledge the alert; 409 if it is resolved."""
-        return self.change(lifecycle.acknowledge, validated(NoteSerializer, request.data))
+        return self.change(alert_actions.acknowledge, validated(NoteSerializer, request.data))
 
     @operations.write({200: AlertDetailSerializer}, request=SnoozeSerializer)
     @action(detail=True, methods=["post"])
@@ -100,7 +100,7 @@ class Alerts(StrictView, viewsets.ReadOnlyModelViewSet[Alert]):
         """Snooze the alert until a given time, or until it changes; 409 if it is resolved."""
         with timezone.override(ZoneInfo(self.get_object().user.time_zone)):
             fields = validated(SnoozeSerializer, request.data)
-        return self.change(lifecycle.snooze, {"until": None, **fields})
+        return self.change(alert_actions.snooze, {"until": None, **fields})
 
     @operations.write({200: AlertDetailSerializer}, request=NoteSerializer)
     @action(detail=True, methods=["post"])
@@ -109,7 +109,7 @@ class Alerts(StrictView, viewsets.ReadOnlyModelViewSet[Alert]):
 
         409 if the alert is already open, or if its finding no longer exists.
         """
-        return self.change(lifecycle.reopen, validated(NoteSerializer, request.data))
+        return self.change(alert_actions.reopen, validated(NoteSerializer, request.data))
 
     @operations.write({200: AlertDetailSerializer}, request=GiveFeedbackSerializer)
     @action(detail=True, methods=["post"])
@@ -131,7 +131,7 @@ class Alerts(StrictView, viewsets.ReadOnlyModelViewSet[Alert]):
         No new alert is opened as long as the constraint's finding stays unchanged. To resolve an
         alert about a paused constraint, resume the constraint.
         """
-        return self.change(lifecycle.resolve, validated(ReasonSerializer, request.data))
+        return self.change(alert_actions.resolve, validated(ReasonSerializer, request.data))
 
     def change(self, step: Callable[..., object], fields: Mapping[str, Any]) -> Response:
         """Apply `step` to the alert on the caller's behalf; return a response with the alert."""
@@ -139,9 +139,9 @@ class Alerts(StrictView, viewsets.ReadOnlyModelViewSet[Alert]):
         def write() -> Alert:
             alert = self.get_object()
             try:
-                with as_conflict(lifecycle.AlertNotOpen, feedback.FeedbackRefused):
+                with as_conflict(alert_actions.AlertNotOpen, feedback.FeedbackRefused):
                     step(alert, actor=str(principal_of(self.request)), **fields)
-            except lifecycle.SnoozeRefused as error:
+            except alert_actions.SnoozeRefused as error:
                 raise serializers.ValidationError({"until": [str(error)]}) from None
             return alert
 

@@ -1,10 +1,9 @@
-"""Delivery attempts: choosing the next message, signing it, and recording the result of the call.
+"""Delivery attempts: choosing the next message, and recording the result of the call.
 
 `workers.delivery.delivering` makes the calls.
 """
 
 import datetime
-import math
 import random
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -14,12 +13,10 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
-from standardwebhooks.webhooks import Webhook
 
 from memory.alerts.delivery.webhook_endpoints import mark_disabled
 from memory.alerts.delivery.webhook_messages import PING
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
-from memory.kernel import encryption
 from memory.kernel.outgoing import destinations
 from memory.kernel.work import leases
 
@@ -76,31 +73,6 @@ def claim(endpoint_pk: str) -> Delivery | None:
         endpoint.save(update_fields=["minute_began_at", "minute_calls"])
         delivery.endpoint = endpoint
     return delivery
-
-
-def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
-    """Return the headers for sending the message at time `at`, including its signature.
-
-    For a while after a secret is rotated, messages are signed with both secrets, so the receiver
-    can verify them with either. Raises encryption.EncryptionError if a secret cannot be decrypted.
-    """
-    endpoint = delivery.endpoint
-    stored = [endpoint.secret]
-    until = endpoint.previous_secret_until
-    if endpoint.previous_secret is not None and until is not None and at < until:
-        stored.append(endpoint.previous_secret)
-    return {
-        "Content-Type": "application/json",
-        "User-Agent": "uac-webhooks/1",
-        "webhook-id": delivery.message_id,
-        "webhook-timestamp": str(math.floor(at.timestamp())),
-        "webhook-signature": " ".join(
-            Webhook(encryption.decrypt(bytes(secret)).decode()).sign(
-                delivery.message_id, at.astimezone(datetime.UTC), delivery.payload
-            )
-            for secret in stored
-        ),
-    }
 
 
 def record(attempt: DeliveryAttempt, *, retry_after: str = "") -> None:

@@ -1,13 +1,18 @@
-"""Bodies of webhook messages in the Standard Webhooks format: an event and its alert or entries."""
+"""Webhook messages in the Standard Webhooks format: an event and its alert or entries, signed."""
 
 import datetime
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from standardwebhooks.webhooks import Webhook
 
 from memory.alerts import entry_events
 from memory.alerts.entry_events import Named
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind
+from memory.alerts.models.webhooks import Delivery
+from memory.kernel import encryption
 from memory.kernel.models.users import MemoryUser
 
 PING = "ping"
@@ -34,6 +39,31 @@ def message(user: MemoryUser, event: AlertEvent, named: Sequence[Named]) -> str:
     `named` lists the entries to describe, if any: see `entry_events.named_by`.
     """
     return encode_payload(event_type_of(event), event.at, _data(user, event, named))
+
+
+def signed_headers(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
+    """Return the headers for sending the message at time `at`, including its signature.
+
+    For a while after a secret is rotated, messages are signed with both secrets, so the receiver
+    can verify them with either. Raises encryption.EncryptionError if a secret cannot be decrypted.
+    """
+    endpoint = delivery.endpoint
+    stored = [endpoint.secret]
+    until = endpoint.previous_secret_until
+    if endpoint.previous_secret is not None and until is not None and at < until:
+        stored.append(endpoint.previous_secret)
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "uac-webhooks/1",
+        "webhook-id": delivery.message_id,
+        "webhook-timestamp": str(math.floor(at.timestamp())),
+        "webhook-signature": " ".join(
+            Webhook(encryption.decrypt(bytes(secret)).decode()).sign(
+                delivery.message_id, at.astimezone(datetime.UTC), delivery.payload
+            )
+            for secret in stored
+        ),
+    }
 
 
 def _data(user: MemoryUser, event: AlertEvent, named: Sequence[Named]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from memory.alerts import failures
+from memory.alerts import failing_constraints
 from memory.alerts.admin.links import links_to_alerts
 from memory.alerts.models.alerts import LIVE_STATES, Alert, found_by
 from memory.constraints import backtests
@@ -33,7 +33,7 @@ from memory.kernel.users import refuse_merged
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.project.paths import constraint_path, constraint_tests_path
-from memory.versions import checkpoints, history
+from memory.versions import checkpoints, past_states
 from memory.versions.admin import staff_runs
 from memory.versions.admin.staff_runs import REFUSED, asked_run, wait_a_little
 from memory.versions.admin.verdicts import gate
@@ -180,7 +180,7 @@ def _standing(user: MemoryUser) -> str:
     """Return why constraints can't be written for this user, or "" if they can."""
     try:
         refuse_merged(user)
-        history.refuse_being_redacted(user)
+        past_states.refuse_being_redacted(user)
     except REFUSED as error:
         return visible(str(error))
     return ""
@@ -190,7 +190,9 @@ def _failing(user: MemoryUser) -> dict[str, str]:
     """Return the errors from the user's own failing constraints, keyed by constraint name."""
     if user.head is None or _standing(user):
         return {}
-    return failures.by_name(failures.alerts_of(user), Outline.from_json(user.head.outline))
+    return failing_constraints.by_name(
+        failing_constraints.alerts_of(user), Outline.from_json(user.head.outline)
+    )
 
 
 def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[str, str]:

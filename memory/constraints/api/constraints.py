@@ -11,7 +11,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.alerts import failures, feedback
+from memory.alerts import failing_constraints, feedback
 from memory.alerts.api.paused import JudgedSerializer, PausedConstraintSerializer, as_json
 from memory.alerts.models.alerts import AlertFeedback, PausedConstraint, Severity
 from memory.constraints import applicability, trials
@@ -320,7 +320,7 @@ class Judged:
 
     verdicts: Mapping[str, feedback.Precision]
     paused: Mapping[str, PausedConstraint]
-    failing: Mapping[str, failures.Failure]
+    failing: Mapping[str, failing_constraints.Failure]
 
 
 def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
@@ -329,7 +329,7 @@ def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
     return Judged(
         feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user)),
         {row.constraint: row for row in paused},
-        failures.by_path(user) if is_now else {},
+        failing_constraints.by_path(user) if is_now else {},
     )
 
 
@@ -361,7 +361,7 @@ def _of_workspace(result: applicability.Applicability, judged: Judged) -> dict[s
 
 def _life(path: str, judged: Judged, *, runs: bool = True) -> dict[str, Any]:
     pause = judged.paused.get(path)
-    failure = failures.of_constraint(path, judged.failing) if runs else None
+    failure = failing_constraints.of_constraint(path, judged.failing) if runs else None
     return {
         "feedback": as_json(judged.verdicts.get(path, feedback.UNJUDGED)),
         "paused": PausedConstraintSerializer(pause).data if pause else None,

@@ -23,7 +23,7 @@ from memory.kernel.http.errors import PayloadTooLarge
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.workspaces import Scope
 from memory.versions.api.moments import AS_OF, KnownView
-from memory.versions.history import refuse_being_redacted
+from memory.versions.past_states import refuse_being_redacted
 
 logger = structlog.get_logger(__name__)
 

@@ -107,7 +107,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
     """The workspaces that each account may see, which are edited on the account's page."""
 
     list_display = ["user", "sees", "roles"]
-    list_display_links = ["user"]
+    list_display_links = ["sees"]
     list_select_related = ["user"]
     search_fields = ["user__username", "workspaces__name"]
     search_help_text = "Search by user name or workspace."

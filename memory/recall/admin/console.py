@@ -28,7 +28,7 @@ from memory.kernel.texts import one_line
 from memory.kernel.users import refuse_merged
 from memory.project.types import format_type
 from memory.recall import queries
-from memory.versions import checkpoints, history
+from memory.versions import checkpoints, past_states
 from memory.versions.admin.run_display import failed_lines, limit_of, show_answer
 from memory.versions.admin.staff_runs import REFUSED, asked_run, wait_a_little
 from memory.versions.models.checkpoints import Checkpoint
@@ -133,7 +133,7 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
     asked = form.cleaned_data
     try:
         refuse_merged(user)
-        known = history.as_of(user, asked["as_of"]) if asked["as_of"] else history.now(user)
+        known = past_states.as_of(user, asked["as_of"]) if asked["as_of"] else past_states.now(user)
         at = asked["at"] or localtime().isoformat()
         instant = instants.span_of(user, at).last
         return queries.ask(known, asked["code"], instant, staff=staff_of(request)).run
@@ -148,7 +148,7 @@ def _standing(user: MemoryUser) -> str:
     """Return why this user's memory can't be queried, or "" if it can."""
     try:
         refuse_merged(user)
-        history.version_of(history.now(user))
+        past_states.version_of(past_states.now(user))
     except REFUSED as error:
         return visible(str(error))
     return ""

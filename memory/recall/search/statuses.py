@@ -29,9 +29,9 @@ from memory.project.parse import find_sources
 from memory.recall.search.documents import key_of
 from memory.versions import checkpoints, provenance
 from memory.versions.checkpoints import AnyState, State
-from memory.versions.history import Known
+from memory.versions.computed_states import CannotBeTold
 from memory.versions.models.checkpoints import Checkpoint
-from memory.versions.states import CannotBeTold
+from memory.versions.past_states import Known
 
 # The maximum number of a record's sources to compare: the newest ones.
 MAX_SOURCES = 1000

@@ -32,8 +32,8 @@ from memory.users.admin import timeline
 from memory.users.timeline import BadPlace
 from memory.versions.admin.project import project_url
 from memory.versions.admin.staff_runs import may_ask
-from memory.versions.history import BeingRedacted, refuse_being_redacted
 from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.past_states import BeingRedacted, refuse_being_redacted
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 

@@ -37,7 +37,7 @@ from memory.kernel.texts import REDACTED
 from memory.log.admin.links import links_to_entries
 from memory.log.models.entries import EntryOutcome
 from memory.project.values import RecordId
-from memory.versions import history, rollback
+from memory.versions import past_states, rollback
 from memory.versions.admin.diffs import show_files, show_records
 from memory.versions.admin.edits import edit_title, show_edits
 from memory.versions.admin.project import project_url, show_project
@@ -132,7 +132,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
                 by=staff_of(request),
                 reason=note_of(request, "restored by staff"),
             )
-        except (rollback.NothingToRestore, Redacted, history.BeingRedacted) as error:
+        except (rollback.NothingToRestore, Redacted, past_states.BeingRedacted) as error:
             messages.error(request, f"Nothing was done: {error}")
             return None
         told = f"Version {restored.version} has the content of version {checkpoint.version}."

@@ -9,7 +9,7 @@ from memory.kernel.admin.display import counted
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryOutcome
 from memory.versions import reopening
-from memory.versions.history import BeingRedacted
+from memory.versions.past_states import BeingRedacted
 from memory.versions.reopening import NothingToReopen, Selection, TooManyToReopen
 
 

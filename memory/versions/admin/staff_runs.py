@@ -13,15 +13,15 @@ from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff import access
 from memory.kernel.users import UserMerged, refuse_merged
-from memory.versions import history, runs
+from memory.versions import past_states, runs
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 
 # The errors that mean a run was rejected.
 REFUSED = (
-    history.NoState,
+    past_states.NoState,
     UserMerged,
-    history.BeingRedacted,
+    past_states.BeingRedacted,
     Redacted,
     LimitExceeded,
 )
@@ -71,7 +71,7 @@ def propose(
     runs are already waiting, and other errors if the user has been merged or is being redacted.
     """
     refuse_merged(user)
-    history.refuse_being_redacted(user)
+    past_states.refuse_being_redacted(user)
     return runs.queue(
         user,
         RunKind.PROPOSAL,

@@ -19,7 +19,7 @@ from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, proposal_from_json
-from memory.versions import checkpoints, history, runs
+from memory.versions import checkpoints, past_states, runs
 from memory.versions.api import edit_schemas
 from memory.versions.api.runs import FAILURES, RunSerializer, answer_run
 from memory.versions.models.checkpoints import Checkpoint
@@ -322,7 +322,7 @@ def _version(user: MemoryUser, version: int) -> Checkpoint:
 
     Raises Http404 if there is no such version, and BeingRedacted (503) during a redaction.
     """
-    history.refuse_being_redacted(user)
+    past_states.refuse_being_redacted(user)
     checkpoint = Checkpoint.objects.filter(user=user, version=version).first()
     if checkpoint is None:
         raise Http404(f"This user has no version {version}.")

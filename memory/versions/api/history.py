@@ -20,7 +20,7 @@ from memory.kernel.http.serializers import StrictSerializer, numbers, strings, v
 from memory.kernel.http.stored import TypedRecordField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.log.models.entries import By
-from memory.versions import differences, history, rollback
+from memory.versions import differences, past_states, rollback
 from memory.versions.api.checkpoints import CheckpointDetailSerializer
 from memory.versions.api.moments import BY, AsOfSerializer, by_of, known_as_of
 from memory.versions.models.checkpoints import Checkpoint
@@ -84,14 +84,14 @@ class Difference(UserScopedView):
         asked = request.query_params
         if "since" not in asked:
             raise serializers.ValidationError(
-                {"since": [f"This parameter is required. {history.FORMS}"]}
+                {"since": [f"This parameter is required. {past_states.FORMS}"]}
             )
         by = by_of(asked)
         since = known_as_of(user, asked["since"], "since", by, at_start=True)
         if "until" in asked or by == By.OCCURRED:
             until = known_as_of(user, asked.get("until"), "until", by)
         else:
-            until = history.now(user)
+            until = past_states.now(user)
         with slots.COMPUTING.hold(user.workspace_id):
             found = differences.difference(since.checkpoint, until.checkpoint)
             answer = {

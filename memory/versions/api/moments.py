@@ -14,8 +14,8 @@ from memory.kernel.http.serializers import numbers
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import By
-from memory.versions import history
-from memory.versions.history import Known
+from memory.versions import past_states
+from memory.versions.past_states import Known
 
 AS_OF = OpenApiParameter(
     "as_of",
@@ -91,7 +91,7 @@ def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
     """Return the state that `as_of` and `by` in `asked` select; by default, the current state."""
     if asked.get("by") == By.OCCURRED:
         return known_as_of(user, asked.get("as_of"), "as_of", By.OCCURRED)
-    return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
+    return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else past_states.now(user)
 
 
 def known_as_of(
@@ -110,12 +110,12 @@ def known_as_of(
     """
     try:
         if by == By.OCCURRED:
-            known = history.by_occurred(user, text, at_start=at_start)
+            known = past_states.by_occurred(user, text, at_start=at_start)
         else:
-            known = history.as_of(user, text or "", at_start=at_start)
-    except history.UnknownMoment as error:
+            known = past_states.as_of(user, text or "", at_start=at_start)
+    except past_states.UnknownMoment as error:
         raise NamesNothing(parameter, str(error)) from None
-    except history.NotByOccurred as error:
+    except past_states.NotByOccurred as error:
         raise Incompatible(parameter, str(error)) from None
     except instants.BadMoment as error:
         raise serializers.ValidationError({parameter: [str(error)]}) from None

@@ -34,11 +34,11 @@ from memory.kernel.http.stored import (
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.users import MemoryUser
-from memory.versions import history, runs
+from memory.versions import past_states, runs
 from memory.versions.api.moments import ByField, instant_of, known_of
-from memory.versions.history import Known
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
+from memory.versions.past_states import Known
 
 QUERY_WAIT_SECONDS = 10.0
 
@@ -253,8 +253,8 @@ def under_way(run: Run) -> Response:
 def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
     """Return the requested state and its version; raises Conflict if the state has no version."""
     known = known_of(user, asked)
-    with as_conflict(history.NoState):
-        return known, history.version_of(known)
+    with as_conflict(past_states.NoState):
+        return known, past_states.version_of(known)
 
 
 def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.alerts import lifecycle
+from memory.alerts import alert_actions
 from memory.alerts.models.alerts import Alert, AlertState, PausedConstraint
 from memory.alerts.models.staff_mail import StaffSubscription
 from memory.kernel.models.pauses import Pause
@@ -123,7 +123,7 @@ def test_what_is_resolved_already_is_left_and_the_rest_is_done(
     admin_client: Client, populate: Populate
 ) -> None:
     first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
-    lifecycle.resolve(first, actor="constraints", reason="no longer reported")
+    alert_actions.resolve(first, actor="constraints", reason="no longer reported")
 
     response = resolve(admin_client, first, second)
 

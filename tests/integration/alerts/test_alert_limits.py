@@ -8,7 +8,7 @@ import time_machine
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from memory.alerts import lifecycle, paused_constraints, reconcile
+from memory.alerts import alert_actions, paused_constraints, reconcile
 from memory.alerts.findings import ConstraintFinding, failure
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState, PausedConstraint, Severity
 from memory.alerts.paused_constraints import NotPaused
@@ -82,7 +82,7 @@ def test_while_paused_nothing_opens_changes_or_resolves(user: MemoryUser) -> Non
 def test_critical_alert_after_the_pause_is_reported(user: MemoryUser, at_once: int) -> None:
     # Given a pause for a flood of slight findings, of which the staff know
     run_finds(user, *found(*range(6), severity=Severity.INFO))
-    lifecycle.acknowledge(paused_alert(user), actor="staff:eve")
+    alert_actions.acknowledge(paused_alert(user), actor="staff:eve")
 
     # When the paused constraint finds something critical, again and again
     for _ in range(2):
@@ -206,7 +206,7 @@ def test_resumed_by_hand_it_runs_and_counts_anew(user: MemoryUser) -> None:
 def test_to_resolve_the_staffs_alert_is_to_resume(user: MemoryUser) -> None:
     run_finds(user, *found(*range(6)))
 
-    lifecycle.resolve(paused_alert(user), actor="staff:eve", reason="looked into it")
+    alert_actions.resolve(paused_alert(user), actor="staff:eve", reason="looked into it")
 
     assert PausedConstraint.objects.get().resumed_by == "staff:eve"
     run_finds(user, *found(1, 2))

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
 from memory.alerts import (
+    alert_actions,
     alert_redaction,
     duplicates,
     feedback,
     handover,
-    lifecycle,
     reconcile,
     transitions,
 )
@@ -251,7 +251,7 @@ def test_a_listed_alert_that_gets_graver_still_tells_all(user: MemoryUser) -> No
 
 def test_a_duplicate_that_is_found_graver_is_told_by_itself(user: MemoryUser) -> None:
     run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
-    lifecycle.acknowledge(listed(user), actor="key:x")
+    alert_actions.acknowledge(listed(user), actor="key:x")
     run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.CRITICAL))
 
     states = Alert.objects.listed().filter(user=user).values_list("constraint", "state")
@@ -272,11 +272,11 @@ def test_a_cause_less_is_told(user: MemoryUser) -> None:
 
 def test_resolved_by_hand_both_are_held_back_and_reopened(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    lifecycle.resolve(listed(user), actor="key:x", reason="known")
+    alert_actions.resolve(listed(user), actor="key:x", reason="known")
     run_finds(user, own(), ours())
     assert not Alert.objects.filter(user=user, state__in=LIVE_STATES).exists()
 
-    lifecycle.reopen(listed(user), actor="key:x")
+    alert_actions.reopen(listed(user), actor="key:x")
     assert causes(listed(user)) == [OWN, OURS]
     assert told(user) == ["opened", "resolved", "reopened"]
 
@@ -289,7 +289,7 @@ def test_a_duplicate_is_neither_escalated_nor_counted(api: APIClient, user: Memo
     assert Alert.objects.get(constraint=OURS).escalate_at is None
     Alert.objects.filter(constraint=OWN).update(escalate_at="2020-01-01T00:00Z")
 
-    assert lifecycle.escalate(10) == 1
+    assert alert_actions.escalate(10) == 1
     assert told(user) == ["opened", "escalated"]
     assert [alert.constraint for alert in retrieval.open_alerts(user)] == [OWN]
     assert ours().message in retrieval.manifest(user).text
@@ -339,7 +339,7 @@ def test_a_verdict_stays_with_the_constraint_that_it_was_of(user: MemoryUser) ->
 
 def test_a_snoozed_alert_puts_off_its_live_duplicate_alone(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    lifecycle.snooze(listed(user), actor="key:x", until=None)
+    alert_actions.snooze(listed(user), actor="key:x", until=None)
     assert set(outlook.put_off(user)) == {own().fingerprint, ours().fingerprint}
 
     run_finds(user, own())
@@ -437,7 +437,7 @@ def test_mail_to_the_staff_names_both(user: MemoryUser) -> None:
 
 def test_alert_shared_with_a_flapping_constraint_stays_open(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
-    lifecycle.acknowledge(listed(user), actor="key:x")
+    alert_actions.acknowledge(listed(user), actor="key:x")
     flapping = ours(ASPIRIN, key="k9", severity=Severity.WARNING)
     for _ in range(4):
         run_finds(user, own(), ours(), flapping)
@@ -524,7 +524,7 @@ def test_after_a_merge_what_was_put_away_alike_is_one_alert(user: MemoryUser, ac
             listed(user).events.latest("seq").detail
         )
 
-    lifecycle.reopen(listed(user), actor="key:x")
+    alert_actions.reopen(listed(user), actor="key:x")
     duplicate = Alert.objects.get(user=user, constraint=OURS)
     assert (listed(user).state, duplicate.state, outlook.put_off(user)) == ("open", "open", [])
     assert told(user)[2:] == ["reopened"]
@@ -549,7 +549,7 @@ def test_redaction_of_the_listed_alert_leaves_the_other_one_as_it_is(
     run_finds(user, *both)
     run_finds(user, both[0], ours(PENICILLIN, key="b", message="Allergic"))
     if resolved:
-        lifecycle.resolve(listed(user), actor="key:x", reason="known")
+        alert_actions.resolve(listed(user), actor="key:x", reason="known")
     alert_redaction.redact(user, [42], None)
 
     state = "resolved" if resolved else "open"
@@ -632,8 +632,8 @@ def _do_by_hand(user: MemoryUser, name: str) -> None:
     more: dict[str, Any] = {"resolve": {"reason": "known"}, "snooze": {"until": None}}
     try:
         if alert is not None:
-            getattr(lifecycle, name)(alert, actor="key:x", **more.get(name, {}))
-    except lifecycle.AlertNotOpen:
+            getattr(alert_actions, name)(alert, actor="key:x", **more.get(name, {}))
+    except alert_actions.AlertNotOpen:
         pass
 
 

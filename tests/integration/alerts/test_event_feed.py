@@ -7,7 +7,7 @@ import time
 import pytest
 from django.db import connection, transaction
 
-from memory.alerts import alert_events, lifecycle
+from memory.alerts import alert_actions, alert_events
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, EventCounter
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -42,7 +42,7 @@ def test_events_are_numbered_per_workspace_over_all_users(user: MemoryUser) -> N
     run_finds(user, finding(record("m-1")), finding(record("m-2")))
     run_finds(bob, finding(record("m-1")))
     run_finds(stranger, finding(record("m-1")))
-    lifecycle.resolve(Alert.objects.get(user=bob), actor="key:x", reason="done")
+    alert_actions.resolve(Alert.objects.get(user=bob), actor="key:x", reason="done")
 
     assert seqs(user.workspace) == [1, 2, 3, 4]
     assert seqs(stranger.workspace) == [1]

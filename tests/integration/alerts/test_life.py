@@ -10,9 +10,9 @@ import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.alerts import lifecycle, reconcile
+from memory.alerts import alert_actions, reconcile
+from memory.alerts.alert_actions import AlertNotOpen
 from memory.alerts.findings import ConstraintFinding, failure
-from memory.alerts.lifecycle import AlertNotOpen
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState, Severity
 from memory.kernel.models.users import MemoryUser
 from memory.project.errors import RunError
@@ -119,7 +119,7 @@ def test_which_alerts_were_live_then(api: APIClient, user: MemoryUser) -> None:
     with on(1):
         run_finds(user, finding(record("m-1", 1)))
     with on(2):
-        lifecycle.acknowledge(Alert.objects.get(), actor="key:x")
+        alert_actions.acknowledge(Alert.objects.get(), actor="key:x")
     with on(3):
         run_finds(user)
     with on(5):
@@ -238,8 +238,8 @@ def test_acknowledged_it_stays_so_while_it_is_found(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")))
     alert = Alert.objects.get(user=user)
 
-    lifecycle.acknowledge(alert, actor="staff:eve", note="seen")
-    lifecycle.acknowledge(alert, actor="staff:eve", note="seen again")
+    alert_actions.acknowledge(alert, actor="staff:eve", note="seen")
+    alert_actions.acknowledge(alert, actor="staff:eve", note="seen again")
     run_finds(user, finding(record("m-1")))
 
     assert states(user) == ["acknowledged"]
@@ -249,7 +249,7 @@ def test_acknowledged_it_stays_so_while_it_is_found(user: MemoryUser) -> None:
 
 def test_acknowledged_it_opens_again_when_it_gets_worse(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1"), severity=Severity.WARNING))
-    lifecycle.acknowledge(Alert.objects.get(user=user), actor="staff:eve")
+    alert_actions.acknowledge(Alert.objects.get(user=user), actor="staff:eve")
 
     run_finds(user, finding(record("m-1"), severity=Severity.INFO))
     assert states(user) == ["acknowledged"]
@@ -263,14 +263,14 @@ def test_resolved_by_hand_it_says_by_whom_and_why_and_cannot_be_closed_twice(
     run_finds(user, finding(record("m-1")))
     alert = Alert.objects.get(user=user)
 
-    lifecycle.resolve(alert, actor="key:abc", reason="told the person")
+    alert_actions.resolve(alert, actor="key:abc", reason="told the person")
 
     event = alert.events.latest("id")
     assert (event.actor, event.detail) == ("key:abc", {"reason": "told the person"})
     with pytest.raises(AlertNotOpen):
-        lifecycle.resolve(alert, actor="key:abc", reason="again")
+        alert_actions.resolve(alert, actor="key:abc", reason="again")
     with pytest.raises(AlertNotOpen):
-        lifecycle.acknowledge(alert, actor="key:abc")
+        alert_actions.acknowledge(alert, actor="key:abc")
     assert history(user) == ["opened", "resolved"]
 
 

@@ -6,7 +6,7 @@ import time_machine
 from django.db import transaction
 from django.utils import timezone
 
-from memory.alerts import lifecycle
+from memory.alerts import alert_actions
 from memory.alerts.models.alerts import Alert, AlertEvent
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
@@ -25,13 +25,13 @@ def test_rival_dispatchers_and_people_wake_and_escalate_each_alert_once(
         with transaction.atomic():
             run_finds(user, finding(record("m-1")), finding(record("m-2")))
         snoozed, waiting = Alert.objects.filter(user=user)
-        lifecycle.snooze(snoozed, actor="staff:eve", until=until)
+        alert_actions.snooze(snoozed, actor="staff:eve", until=until)
         Alert.objects.filter(pk=waiting.pk).update(escalate_at=until)
 
     def dispatch() -> None:
         for _ in range(60):
-            lifecycle.wake(5)
-            lifecycle.escalate(5)
+            alert_actions.wake(5)
+            alert_actions.escalate(5)
 
     def find() -> None:
         for user in users[:3] * 60:
@@ -40,7 +40,7 @@ def test_rival_dispatchers_and_people_wake_and_escalate_each_alert_once(
 
     with time_machine.travel(until + HOUR, tick=True):
         run_at_once(dispatch, dispatch, dispatch, find)
-        while lifecycle.wake(100) or lifecycle.escalate(100):
+        while alert_actions.wake(100) or alert_actions.escalate(100):
             pass
 
     kinds = list(AlertEvent.objects.values_list("alert", "kind"))

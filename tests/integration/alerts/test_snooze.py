@@ -7,9 +7,9 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from memory.alerts import lifecycle
+from memory.alerts import alert_actions
+from memory.alerts.alert_actions import AlertNotOpen, SnoozeRefused
 from memory.alerts.findings import failure
-from memory.alerts.lifecycle import AlertNotOpen, SnoozeRefused
 from memory.alerts.models.alerts import Alert, AlertState, Severity
 from memory.kernel.models.users import MemoryUser
 from memory.project.errors import RunError
@@ -45,7 +45,7 @@ def detail(alert: Alert) -> dict[str, object]:
 def test_snoozed_until_a_moment_it_sleeps_until_then_and_wakes_once(user: MemoryUser) -> None:
     alert = opened(user)
     until = timezone.now() + HOUR
-    lifecycle.snooze(alert, actor="staff:eve", until=until, note="on holiday")
+    alert_actions.snooze(alert, actor="staff:eve", until=until, note="on holiday")
 
     run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING, message="reworded"))
     run_finds(user, finding(record("m-1", 1, 2), severity=Severity.WARNING))
@@ -58,8 +58,8 @@ def test_snoozed_until_a_moment_it_sleeps_until_then_and_wakes_once(user: Memory
     )
 
     with time_machine.travel(until + datetime.timedelta(seconds=1)):
-        assert lifecycle.wake(10) == 1
-        assert lifecycle.wake(10) == 0
+        assert alert_actions.wake(10) == 1
+        assert alert_actions.wake(10) == 0
     alert.refresh_from_db()
     assert (alert.state, alert.snoozed_until) == (AlertState.OPEN, None)
     assert alert.open_since >= until
@@ -81,7 +81,7 @@ def test_snoozed_until_it_changes_wording_is_no_change(
     user: MemoryUser, changed: dict[str, object], wakes: bool
 ) -> None:
     alert = opened(user)
-    lifecycle.snooze(alert, actor="staff:eve", until=None)
+    alert_actions.snooze(alert, actor="staff:eve", until=None)
 
     fields: dict[str, object] = {"severity": Severity.WARNING, **changed}
     run_finds(user, finding(record("m-1", 1), **fields))
@@ -94,7 +94,7 @@ def test_another_entry_behind_its_record_is_a_change_and_another_order_is_none(
 ) -> None:
     run_finds(user, finding(record("m-1", 1), record("m-2", 2)))
     alert = Alert.objects.get(user=user)
-    lifecycle.snooze(alert, actor="staff:eve", until=None)
+    alert_actions.snooze(alert, actor="staff:eve", until=None)
 
     run_finds(user, finding(record("m-2", 2), record("m-1", 1)))
     assert history(user) == ["opened", "snoozed"]
@@ -108,7 +108,7 @@ def test_another_entry_behind_its_record_is_a_change_and_another_order_is_none(
 
 def test_finding_without_records_changes_by_its_wording(user: MemoryUser) -> None:
     run_finds(user, finding(key="budget", message="800 of 1000"))
-    lifecycle.snooze(Alert.objects.get(user=user), actor="staff:eve", until=None)
+    alert_actions.snooze(Alert.objects.get(user=user), actor="staff:eve", until=None)
 
     run_finds(user, finding(key="budget", message="900 of 1000"))
 
@@ -117,7 +117,7 @@ def test_finding_without_records_changes_by_its_wording(user: MemoryUser) -> Non
 
 def test_more_severity_ends_any_snooze(user: MemoryUser) -> None:
     alert = opened(user)
-    lifecycle.snooze(alert, actor="staff:eve", until=timezone.now() + HOUR)
+    alert_actions.snooze(alert, actor="staff:eve", until=timezone.now() + HOUR)
 
     run_finds(user, finding(record("m-1", 1), severity=Severity.CRITICAL))
 
@@ -129,12 +129,12 @@ def test_more_severity_ends_any_snooze(user: MemoryUser) -> None:
 def test_snoozed_and_no_longer_found_it_resolves_and_never_wakes(user: MemoryUser) -> None:
     alert = opened(user)
     until = timezone.now() + HOUR
-    lifecycle.snooze(alert, actor="staff:eve", until=until)
+    alert_actions.snooze(alert, actor="staff:eve", until=until)
 
     run_finds(user)
 
     with time_machine.travel(until + HOUR):
-        assert lifecycle.wake(10) == 0
+        assert alert_actions.wake(10) == 0
     assert history(user) == ["opened", "snoozed", "resolved"]
 
 
@@ -152,7 +152,7 @@ def test_a_moment_that_makes_no_sense_is_refused(
     alert = opened(user)
 
     with pytest.raises(SnoozeRefused, match=words):
-        lifecycle.snooze(alert, actor="staff:eve", until=timezone.now() + wait)
+        alert_actions.snooze(alert, actor="staff:eve", until=timezone.now() + wait)
 
     assert history(user) == ["opened"]
 
@@ -161,17 +161,17 @@ def test_a_snooze_and_an_acknowledgement_are_taken_back_and_each_replaces_the_ot
     user: MemoryUser,
 ) -> None:
     alert = opened(user)
-    lifecycle.snooze(alert, actor="staff:eve", until=timezone.now() + HOUR)
-    lifecycle.acknowledge(alert, actor="staff:eve")
+    alert_actions.snooze(alert, actor="staff:eve", until=timezone.now() + HOUR)
+    alert_actions.acknowledge(alert, actor="staff:eve")
     alert.refresh_from_db()
     assert (alert.state, alert.snoozed_until) == ("acknowledged", None)
 
-    lifecycle.reopen(alert, actor="key:abc", note="too early")
+    alert_actions.reopen(alert, actor="key:abc", note="too early")
 
     assert states(user) == ["open"]
     assert detail(alert) == {"reason": "manually", "note": "too early"}
     with pytest.raises(AlertNotOpen, match="already open"):
-        lifecycle.reopen(alert, actor="key:abc")
+        alert_actions.reopen(alert, actor="key:abc")
 
 
 def test_the_manifest_leaves_out_what_is_put_off(user: MemoryUser) -> None:
@@ -179,7 +179,7 @@ def test_the_manifest_leaves_out_what_is_put_off(user: MemoryUser) -> None:
 
     alert = opened(user)
     assert open_alerts(user) == [alert]
-    lifecycle.snooze(alert, actor="staff:eve", until=None)
+    alert_actions.snooze(alert, actor="staff:eve", until=None)
     assert open_alerts(user) == []
 
 
@@ -188,7 +188,7 @@ def test_the_manifest_leaves_out_what_is_put_off(user: MemoryUser) -> None:
 
 def test_resolved_by_hand_it_stays_so_while_the_same_is_found(user: MemoryUser) -> None:
     alert = opened(user)
-    lifecycle.resolve(alert, actor="staff:eve", reason="told the person")
+    alert_actions.resolve(alert, actor="staff:eve", reason="told the person")
 
     for message in ("the same", "in other words"):
         run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING, message=message))
@@ -198,7 +198,7 @@ def test_resolved_by_hand_it_stays_so_while_the_same_is_found(user: MemoryUser) 
 
 
 def test_resolved_by_hand_a_change_opens_a_new_alert(user: MemoryUser) -> None:
-    lifecycle.resolve(opened(user), actor="staff:eve", reason="told the person")
+    alert_actions.resolve(opened(user), actor="staff:eve", reason="told the person")
 
     run_finds(user, finding(record("m-1", 1, 7), severity=Severity.WARNING))
     assert states(user) == ["resolved", "open"]
@@ -210,7 +210,7 @@ def test_resolved_by_hand_a_change_opens_a_new_alert(user: MemoryUser) -> None:
 
 
 def test_resolved_by_hand_and_gone_it_opens_anew_when_it_comes_back(user: MemoryUser) -> None:
-    lifecycle.resolve(opened(user), actor="staff:eve", reason="told the person")
+    alert_actions.resolve(opened(user), actor="staff:eve", reason="told the person")
     run_finds(user, completed=[PASSPORT])  # it failed, which says nothing
     run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING))
     assert states(user) == ["resolved"]
@@ -225,7 +225,7 @@ def test_a_failure_resolved_by_hand_is_not_told_again_until_it_is_another(
 ) -> None:
     error = RunError(type="ZeroDivisionError", message="division by zero", line=7)
     run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
-    lifecycle.resolve(Alert.objects.get(user=user), actor="staff:eve", reason="known")
+    alert_actions.resolve(Alert.objects.get(user=user), actor="staff:eve", reason="known")
 
     run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
     assert states(user) == ["resolved"]
@@ -235,9 +235,9 @@ def test_a_failure_resolved_by_hand_is_not_told_again_until_it_is_another(
 
 def test_a_resolution_that_still_holds_can_be_taken_back(user: MemoryUser) -> None:
     alert = opened(user)
-    lifecycle.resolve(alert, actor="staff:eve", reason="a mistake")
+    alert_actions.resolve(alert, actor="staff:eve", reason="a mistake")
 
-    lifecycle.reopen(alert, actor="staff:eve")
+    alert_actions.reopen(alert, actor="staff:eve")
     run_finds(user, finding(record("m-1", 1), severity=Severity.WARNING))
     assert states(user) == ["open"]
     alert.refresh_from_db()
@@ -245,7 +245,7 @@ def test_a_resolution_that_still_holds_can_be_taken_back(user: MemoryUser) -> No
 
     run_finds(user)
     with pytest.raises(AlertNotOpen, match="no longer exists"):
-        lifecycle.reopen(alert, actor="staff:eve")
+        alert_actions.reopen(alert, actor="staff:eve")
 
 
 # -- Escalation --------------------------------------------------------------------------------
@@ -264,12 +264,12 @@ def test_unacknowledged_alert_is_escalated_once(
     alert = opened(user, severity)
 
     with minutes_later(minutes - 1):
-        assert lifecycle.escalate(10) == 0
+        assert alert_actions.escalate(10) == 0
     with minutes_later(minutes + 1):
-        assert lifecycle.escalate(10) == 1
-        assert lifecycle.escalate(10) == 0
+        assert alert_actions.escalate(10) == 1
+        assert alert_actions.escalate(10) == 0
     with minutes_later(10 * minutes):
-        assert lifecycle.escalate(10) == 0
+        assert alert_actions.escalate(10) == 0
 
     alert.refresh_from_db()
     assert alert.state == "open"
@@ -280,7 +280,7 @@ def test_unacknowledged_alert_is_escalated_once(
 def test_an_info_is_never_escalated_unless_the_workspace_says_so(user: MemoryUser) -> None:
     opened(user, Severity.INFO)
     with minutes_later(10**6):
-        assert lifecycle.escalate(10) == 0
+        assert alert_actions.escalate(10) == 0
 
     user.workspace.escalate_info_minutes = 5
     user.workspace.escalate_critical_minutes = 0
@@ -288,32 +288,32 @@ def test_an_info_is_never_escalated_unless_the_workspace_says_so(user: MemoryUse
     run_finds(user)
     run_finds(user, finding(record("m-2", 2), severity=Severity.INFO), finding(record("m-3", 3)))
     with minutes_later(6):
-        assert lifecycle.escalate(10) == 1
+        assert alert_actions.escalate(10) == 1
     with minutes_later(10**6):
-        assert lifecycle.escalate(10) == 0
+        assert alert_actions.escalate(10) == 0
     assert Alert.objects.get(escalated_at__isnull=False).severity == Severity.INFO
 
 
 def test_handled_alert_is_not_escalated(user: MemoryUser) -> None:
     run_finds(user, *(finding(record(f"m-{n}", n)) for n in (1, 2, 3)))
     first, second, third = Alert.objects.filter(user=user)
-    lifecycle.acknowledge(first, actor="staff:eve")
-    lifecycle.snooze(second, actor="staff:eve", until=None)
-    lifecycle.resolve(third, actor="staff:eve", reason="done")
+    alert_actions.acknowledge(first, actor="staff:eve")
+    alert_actions.snooze(second, actor="staff:eve", until=None)
+    alert_actions.resolve(third, actor="staff:eve", reason="done")
 
     with minutes_later(10**4):
-        assert lifecycle.escalate(10) == 0
+        assert alert_actions.escalate(10) == 0
 
 
 def test_reopened_it_may_be_escalated_again_counting_from_then(user: MemoryUser) -> None:
     alert = opened(user, Severity.CRITICAL)
     with minutes_later(61):
-        lifecycle.escalate(10)
-        lifecycle.acknowledge(alert, actor="staff:eve")
-        lifecycle.reopen(alert, actor="staff:eve")
-        assert lifecycle.escalate(10) == 0
+        alert_actions.escalate(10)
+        alert_actions.acknowledge(alert, actor="staff:eve")
+        alert_actions.reopen(alert, actor="staff:eve")
+        assert alert_actions.escalate(10) == 0
     with minutes_later(122):
-        assert lifecycle.escalate(10) == 1
+        assert alert_actions.escalate(10) == 1
     assert history(user).count("escalated") == 2
 
 

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.alerts import lifecycle
+from memory.alerts import alert_actions
 from memory.alerts.delivery import staff_mail
 from memory.alerts.models.alerts import Alert, Severity
 from memory.alerts.models.staff_mail import MailCursor, MailMode, StaffSubscription
@@ -117,7 +117,7 @@ def test_earlier_and_minor_events_are_not_mailed(user: MemoryUser) -> None:
     assert tick() == 0
 
     run_finds(user, finding(record("m-1"), message="reworded"))
-    lifecycle.acknowledge(Alert.objects.get(severity="critical"), actor="staff:eve")
+    alert_actions.acknowledge(Alert.objects.get(severity="critical"), actor="staff:eve")
     assert tick() == 0
     assert set(MailCursor.objects.values_list("seq", flat=True)) == {
         Alert.objects.get(severity="critical").events.latest("seq").seq
@@ -136,10 +136,10 @@ def test_worsened_and_woken_alerts_are_mailed_and_improved_ones_not(
     later(2 * MINUTE)
     run_finds(user, finding(record("m-1"), severity=Severity.WARNING))
     assert tick() == 1
-    lifecycle.snooze(Alert.objects.get(), actor="staff:eve", until=timezone.now() + MINUTE)
+    alert_actions.snooze(Alert.objects.get(), actor="staff:eve", until=timezone.now() + MINUTE)
     later(2 * MINUTE)
     assert tick() == 1
-    lifecycle.wake(10)
+    alert_actions.wake(10)
     assert tick() == 2
 
 
@@ -240,7 +240,9 @@ def test_a_daily_digest_comes_at_its_hour_and_only_if_there_is_news(
     with time_machine.travel(berlin, tick=False) as clock:
         daily = subscribe(user.workspace, mode=MailMode.DAILY, hour=7, time_zone="Europe/Berlin")
         run_finds(user, finding(record("m-1")), finding(record("m-2"), severity=Severity.WARNING))
-        lifecycle.resolve(Alert.objects.get(severity="warning"), actor="staff:eve", reason="done")
+        alert_actions.resolve(
+            Alert.objects.get(severity="warning"), actor="staff:eve", reason="done"
+        )
         clock.shift(datetime.timedelta(hours=10, minutes=59))
         assert tick() == 0
         clock.shift(2 * MINUTE)

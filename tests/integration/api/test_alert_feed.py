@@ -12,7 +12,7 @@ from django.utils.dateparse import parse_datetime
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.alerts import alert_events, lifecycle
+from memory.alerts import alert_actions, alert_events
 from memory.alerts.models.alerts import Alert, AlertEvent, Severity
 from memory.kernel.admission import slots
 from memory.kernel.admission.slots import Slots
@@ -53,7 +53,7 @@ def nothing(*, next: int, waited: bool = True) -> dict[str, Any]:
 @pytest.mark.django_db
 def test_the_feed_tells_what_happened_since_in_order(api: APIClient, user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")), finding(record("m-2")))
-    lifecycle.acknowledge(Alert.objects.get(evidence__0__key="m-1"), actor="key:x")
+    alert_actions.acknowledge(Alert.objects.get(evidence__0__key="m-1"), actor="key:x")
 
     beginning = feed(api, "after=0")
     assert told(beginning) == [
@@ -63,7 +63,7 @@ def test_the_feed_tells_what_happened_since_in_order(api: APIClient, user: Memor
     assert beginning["results"][1]["state"] == "acknowledged"
     assert beginning["next"] == 3
 
-    lifecycle.resolve(Alert.objects.get(evidence__0__key="m-2"), actor="key:x", reason="done")
+    alert_actions.resolve(Alert.objects.get(evidence__0__key="m-2"), actor="key:x", reason="done")
     since = feed(api, "after=3")
     assert told(since) == [("m-2", [(4, "resolved")])]
     for start in (since["next"], "now", ""):

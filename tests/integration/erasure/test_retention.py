@@ -20,7 +20,7 @@ from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.operations.verification import problems
 from memory.privacy import redaction, retention
-from memory.versions import history, redactions
+from memory.versions import past_states, redactions
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.runs import Run, RunStatus
 from tests.factories import make_checkpoint, make_run
@@ -97,9 +97,9 @@ def test_retention_is_no_redaction_and_frees_the_quota(
 
     assert retention.purge(100) == 1
 
-    history.refuse_redacted(checkpoint)
+    past_states.refuse_redacted(checkpoint)
     for asked in ("v1", "1", "2"):
-        assert history.as_of(user, asked).seq in (1, 2)
+        assert past_states.as_of(user, asked).seq in (1, 2)
     assert redactions.redacted_among(user, [1, 2]) == []
     user.refresh_from_db()
     assert user.log_bytes == size // 2
@@ -109,7 +109,7 @@ def test_retention_is_no_redaction_and_frees_the_quota(
     assert told.data is not None
     assert told.data["entries"] == [old.seq, fact.seq]
     with pytest.raises(Redacted):
-        history.refuse_redacted(checkpoint)
+        past_states.refuse_redacted(checkpoint)
     assert redaction.redact(user, [old.seq], by="key:x", reason="").seq == told.seq
 
 

@@ -42,7 +42,7 @@ from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.log.models.redactions import Redaction
 from memory.privacy import redaction
-from memory.versions.history import BeingRedacted
+from memory.versions.past_states import BeingRedacted
 from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.admin.conftest import _populate

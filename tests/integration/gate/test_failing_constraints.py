@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.alerts import lifecycle
+from memory.alerts import alert_actions
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState
 from memory.kernel.models.users import MemoryUser
 from memory.project.errors import RunError
 from memory.recall import context, retrieval
 from memory.recall.search.followups import Question
-from memory.versions import history
+from memory.versions import past_states
 from tests.factories import make_run
 from tests.integration.commits.conftest import BUDGET, BUDGET_TESTS, Append, Work, trip
 from tests.steps import head_of
@@ -110,7 +110,7 @@ def test_manifest_and_context_do_not_let_an_agent_believe_that_it_watches(
     user.refresh_from_db()
     for text in (
         retrieval.manifest(user).text,
-        context.compose(history.now(user), Question("What does Oslo cost?"), 2000).text,
+        context.compose(past_states.now(user), Question("What does Oslo cost?"), 2000).text,
     ):
         assert "  budget: FAILS: constraints/budget.py failed" in text
         assert "critical: constraints/budget.py failed at line 10" in text
@@ -121,7 +121,7 @@ def test_resolving_the_alert_by_hand_mends_nothing(
     api: APIClient, checkpoint: Append, work: Work, user: MemoryUser
 ) -> None:
     alert = Alert.objects.get(kind=AlertKind.CONSTRAINT_ERROR)
-    lifecycle.resolve(alert, actor="staff", reason="seen")
+    alert_actions.resolve(alert, actor="staff", reason="seen")
     assert failure_of(api) is not None
     assert "FAILS" in retrieval.manifest(user).text
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.weak_state import DRUG as ALLERGY
-from memory.alerts import lifecycle
+from memory.alerts import alert_actions
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryKind
@@ -347,7 +347,7 @@ def test_api_proposals_may_silence_alerts(
 
 
 def test_alert_resolved_by_hand_is_not_held(allergy: Alert, say: Say, propose: Propose) -> None:
-    lifecycle.resolve(allergy, actor="staff", reason="known")
+    alert_actions.resolve(allergy, actor="staff", reason="known")
     said = say("Dr. Who has given his clearance for jazz")
     assert propose(clearance(said)).outcome == "ok"
 

@@ -20,7 +20,7 @@ from memory.llm import track_records
 from memory.llm.models import LlmCall
 from memory.llm.track_records import TrackRecord
 from memory.privacy import retention
-from memory.versions import states
+from memory.versions import computed_states
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from tests.factories import make_checkpoint, make_session
 from tests.llm_server import KEY
@@ -378,7 +378,7 @@ def test_undone_versions_are_those_outside_the_heads_lineage(
         returned(user, first)
         returned(user, second)
         # Then both ways of reading them agree
-        held = states.lineage(Checkpoint.objects.get(user=user, version=6))
+        held = computed_states.lineage(Checkpoint.objects.get(user=user, version=6))
         out = {version for version in range(1, 5) if not any(a <= version <= b for a, b in held)}
         found = track_records._sessions(workspace, MODEL, limits)
         assert {one.version for one in found if one.undone and one.user == user.pk} == out, name

@@ -10,8 +10,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.alerts import lifecycle, paused_constraints, reconcile
-from memory.alerts.lifecycle import AlertNotOpen
+from memory.alerts import alert_actions, paused_constraints, reconcile
+from memory.alerts.alert_actions import AlertNotOpen
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertState, PausedConstraint
 from memory.integrations import merging
 from memory.integrations.merging import MergeRefused
@@ -29,9 +29,9 @@ from memory.operations.verification import problems
 from memory.privacy import redaction
 from memory.versions import checkpoints, runs
 from memory.versions.checkpoints import Decision
-from memory.versions.history import BeingRedacted
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunKind, RunTrigger
+from memory.versions.past_states import BeingRedacted
 from tests.conftest import new_client
 from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
@@ -343,11 +343,13 @@ def test_an_alert_resolves_there_and_stands_here_as_it_was_left(
     open_alert(anon, "m-1")
     alert = Alert.objects.get(user=anon)
     if before == "acknowledged":
-        lifecycle.acknowledge(alert, actor="key:x")
+        alert_actions.acknowledge(alert, actor="key:x")
     elif before == "snoozed":
-        lifecycle.snooze(alert, actor="key:x", until=timezone.now() + datetime.timedelta(days=1))
+        alert_actions.snooze(
+            alert, actor="key:x", until=timezone.now() + datetime.timedelta(days=1)
+        )
     elif before == "resolved":
-        lifecycle.resolve(alert, actor="key:x", reason="done")
+        alert_actions.resolve(alert, actor="key:x", reason="done")
 
     merged(user, anon)
     open_alert(user, "m-1")
@@ -362,7 +364,7 @@ def test_an_alert_resolves_there_and_stands_here_as_it_was_left(
         assert (last.kind, last.detail) == ("resolved", {"reason": "merged into ada"})
     if before == "open":
         with pytest.raises(AlertNotOpen):
-            lifecycle.acknowledge(alert, actor="key:x")
+            alert_actions.acknowledge(alert, actor="key:x")
     # Gone and found again, it is new.
     open_alert(user)
     open_alert(user, "m-1")
@@ -375,7 +377,7 @@ def test_alert_of_both_users_is_one_alert(
 ) -> None:
     open_alert(user, "m-1")
     open_alert(anon, "m-1")
-    lifecycle.acknowledge(Alert.objects.get(user=anon), actor="key:x")
+    alert_actions.acknowledge(Alert.objects.get(user=anon), actor="key:x")
 
     merged(user, anon)
     open_alert(user, "m-1")

@@ -10,8 +10,8 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from memory.alerts import lifecycle, reconcile
-from memory.alerts.lifecycle import AlertNotOpen
+from memory.alerts import alert_actions, reconcile
+from memory.alerts.alert_actions import AlertNotOpen
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertState
 from memory.kernel.models.users import MemoryUser
 from tests.integration.alerts.test_life import finding, record, run_finds
@@ -31,7 +31,7 @@ def alert(user: MemoryUser) -> Alert:
 
 
 def snooze_until_now(alert: Alert) -> None:
-    lifecycle.snooze(alert, actor="eve", until=timezone.now() + HOUR)
+    alert_actions.snooze(alert, actor="eve", until=timezone.now() + HOUR)
     Alert.objects.update(snoozed_until=timezone.now())
 
 
@@ -42,7 +42,7 @@ def told() -> list[str]:
 def test_acknowledged_while_it_is_being_resolved_it_stays_resolved(
     user: MemoryUser, alert: Alert, just_before: JustBefore
 ) -> None:
-    with at_the_lock(lambda: lifecycle.acknowledge(alert, actor="eve")) as eve:
+    with at_the_lock(lambda: alert_actions.acknowledge(alert, actor="eve")) as eve:
         just_before(reconcile, "resolve_alert", eve.start_and_wait_for_lock)
         with transaction.atomic():
             run_finds(user)  # nothing any more
@@ -62,8 +62,8 @@ def test_resolved_while_it_is_being_acknowledged_both_are_told_in_order(
             run_finds(user)
 
     with at_the_lock(resolve) as run:
-        just_before(lifecycle, "put_aside", run.start_and_wait_for_lock)
-        lifecycle.acknowledge(alert, actor="eve")
+        just_before(alert_actions, "put_aside", run.start_and_wait_for_lock)
+        alert_actions.acknowledge(alert, actor="eve")
 
     assert run.error is None
     alert.refresh_from_db()
@@ -76,9 +76,9 @@ def test_acknowledged_when_it_is_due_to_be_escalated_nobody_is_bothered(
 ) -> None:
     """The clock has listed the alert for escalation when she acknowledges it."""
     Alert.objects.update(escalate_at=timezone.now())
-    just_before(lifecycle, "_escalate", lambda: lifecycle.acknowledge(alert, actor="eve"))
+    just_before(alert_actions, "_escalate", lambda: alert_actions.acknowledge(alert, actor="eve"))
 
-    assert lifecycle.escalate(10) == 0
+    assert alert_actions.escalate(10) == 0
 
     alert.refresh_from_db()
     assert (alert.state, alert.escalated_at) == (AlertState.ACKNOWLEDGED, None)
@@ -90,9 +90,9 @@ def test_while_somebody_acknowledges_it_the_clock_passes_it_over(
 ) -> None:
     Alert.objects.update(escalate_at=timezone.now())
     escalated: list[int] = []
-    with at_the_lock(lambda: escalated.append(lifecycle.escalate(10))) as clock:
-        just_before(lifecycle, "put_aside", clock.start_and_wait_for_end)
-        lifecycle.acknowledge(alert, actor="eve")
+    with at_the_lock(lambda: escalated.append(alert_actions.escalate(10))) as clock:
+        just_before(alert_actions, "put_aside", clock.start_and_wait_for_end)
+        alert_actions.acknowledge(alert, actor="eve")
 
     assert (escalated, clock.error) == ([0], None)
     assert told() == ["opened", "acknowledged"]
@@ -102,9 +102,9 @@ def test_acknowledged_when_its_snooze_ends_it_does_not_wake(
     alert: Alert, just_before: JustBefore
 ) -> None:
     snooze_until_now(alert)
-    just_before(lifecycle, "_wake", lambda: lifecycle.acknowledge(alert, actor="eve"))
+    just_before(alert_actions, "_wake", lambda: alert_actions.acknowledge(alert, actor="eve"))
 
-    assert lifecycle.wake(10) == 0
+    assert alert_actions.wake(10) == 0
 
     alert.refresh_from_db()
     assert (alert.state, alert.snoozed_until) == (AlertState.ACKNOWLEDGED, None)
@@ -115,9 +115,9 @@ def test_acknowledged_while_it_wakes_it_is_open_for_a_moment_and_acknowledged_th
     alert: Alert, just_before: JustBefore
 ) -> None:
     snooze_until_now(alert)
-    with at_the_lock(lambda: lifecycle.acknowledge(alert, actor="eve")) as eve:
-        just_before(lifecycle, "reopen_alert", eve.start_and_wait_for_lock)
-        assert lifecycle.wake(10) == 1
+    with at_the_lock(lambda: alert_actions.acknowledge(alert, actor="eve")) as eve:
+        just_before(alert_actions, "reopen_alert", eve.start_and_wait_for_lock)
+        assert alert_actions.wake(10) == 1
 
     assert eve.error is None
     alert.refresh_from_db()

@@ -11,7 +11,7 @@ from memory.alerts.models.alerts import Alert
 from memory.kernel.instants import Span, span_of
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryOutcome, Outcome
-from memory.versions import states
+from memory.versions import computed_states
 from memory.versions.models.runs import Run, RunKind
 from tests.edits import add
 from tests.factories import make_checkpoint
@@ -225,7 +225,7 @@ def test_version_not_made_of_typed_entries_has_no_time_of_its_own(
 def test_state_of_too_many_entries_is_refused(
     api: APIClient, loaded: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(states, "MAX_TOLD", 2)
+    monkeypatch.setattr(computed_states, "MAX_TOLD", 2)
 
     early, late = (
         api.get(f"{USER}state/?by=occurred&as_of={day}") for day in ("2025-02-05", "2025-05-01")

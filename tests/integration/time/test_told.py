@@ -24,7 +24,7 @@ from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, EntryOutcome, Outcome
 from memory.project import Project
 from memory.project.typed import encode
-from memory.versions import checkpoints, history, states
+from memory.versions import checkpoints, computed_states, past_states
 from memory.versions.checkpoints import AnyState
 from memory.versions.models.checkpoints import Checkpoint
 from tests.properties import examples
@@ -124,14 +124,14 @@ def test_as_of_a_number_is_what_is_known_to_who_was_told_only_so_far(
         so_far = Checkpoint.objects.filter(user=single, seen_seq__lte=seq).order_by("-version")
         expected = state_of(so_far.first())
         for user in (bulk, single):
-            known = history.as_of(user, str(seq))
+            known = past_states.as_of(user, str(seq))
             assert state_of(known.checkpoint) == expected, (user, seq)
             assert (known.seq, known.pending_count) == (seq, 0)
 
     # By moment: when a batch was settled, all of it was known
     for end in ends_of(batches):
         settled = EntryOutcome.objects.get(user=bulk, seq=end).decided_at
-        known = history.as_of(bulk, settled.isoformat())
+        known = past_states.as_of(bulk, settled.isoformat())
         so_far = Checkpoint.objects.filter(user=single, seen_seq__lte=end).order_by("-version")
         assert state_of(known.checkpoint) == state_of(so_far.first())
 
@@ -153,7 +153,7 @@ def test_by_occurred_time_it_is_what_is_known_to_who_was_told_when_it_occurred(
         other = told(workspace, [[flat[seq - 1]] for seq in by_then])
         numbers = dict(enumerate(by_then, 1))
 
-        known = history.by_occurred(user, moment.isoformat())
+        known = past_states.by_occurred(user, moment.isoformat())
 
         assert state_of(known.checkpoint) == state_of(other.head, numbers)
         rejected = sorted(set(numbers) - set(covered(other)))
@@ -161,8 +161,8 @@ def test_by_occurred_time_it_is_what_is_known_to_who_was_told_when_it_occurred(
         assert known.checkpoint.rejected == sorted(numbers[seq] for seq in rejected)
 
     # And the states of the whole period are the same ones
-    walked = list(states.occurrences(user.head, DAY, DAY + datetime.timedelta(days=99)))
+    walked = list(computed_states.occurrences(user.head, DAY, DAY + datetime.timedelta(days=99)))
     assert [at for at, _ in walked] == sorted({flat[seq - 1].occurred_at for seq in counts})
     for at, state in walked:
-        again = history.by_occurred(user, at.isoformat())
+        again = past_states.by_occurred(user, at.isoformat())
         assert state_of(state) == state_of(again.checkpoint)

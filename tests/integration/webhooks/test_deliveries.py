@@ -13,7 +13,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from memory.alerts import lifecycle
+from memory.alerts import alert_actions
 from memory.alerts.delivery import delivery_attempts, outbox, webhook_endpoints
 from memory.alerts.findings import failure
 from memory.alerts.models.alerts import Alert, AlertKind, Severity
@@ -48,7 +48,7 @@ def kinds(calls: list[Received]) -> list[str]:
 
 def resolve(user: MemoryUser, key: str) -> None:
     alert = Alert.objects.exclude(state="resolved").get(user=user, evidence__0__key=key)
-    lifecycle.resolve(alert, actor="key:x", reason="done")
+    alert_actions.resolve(alert, actor="key:x", reason="done")
 
 
 def the_delivery(endpoint: WebhookEndpoint) -> Delivery:

@@ -9,7 +9,7 @@ import pytest
 from sandbox_image.library_names import NAMES
 from sandbox_image.runner import PRELOADED
 from typecheck_image.checker import KNOWN
-from workers.authoring.prompts import STRUCTURE
+from workers.authoring.prompts import CONSTRAINTS
 from workers.findings import Finding
 from workers.policy import library
 from workers.policy.checks import (
@@ -778,7 +778,7 @@ def test_allowed_imports_are_documented() -> None:
     told = (DOCS / "constraints.md").read_text()
     listed = re.findall(r"^\| `([\w.]+)` \|", told, re.MULTILINE)
     assert set(listed) == LIBRARY.keys() - {"builtins"}
-    instructions = " ".join(STRUCTURE.split())
+    instructions = " ".join(CONSTRAINTS.split())
     for name in LIBRARY.keys() - {"builtins", "collections.abc", "dataclasses", "uac.testing"}:
         assert re.search(rf"Allowed imports:[^.]*\b{name}\b", instructions), name
     for name in LIBRARY["uac"]:

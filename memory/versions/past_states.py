@@ -2,7 +2,8 @@
 
 A version is *what we knew* when the newest entry it takes into account was the newest entry in the
 log. Entries that it doesn't include yet are pending. States between versions, and states by the
-entries' own times, are computed (`memory.versions.states`). Nothing here writes to the log.
+entries' own times, are computed (`memory.versions.computed_states`). Nothing here writes to the
+log.
 """
 
 import datetime
@@ -20,7 +21,7 @@ from memory.kernel.instants import MOMENT_FORMS, RESOLUTION, BadMoment, span_of
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.refused import Refused
 from memory.log.models.entries import By, EntryKind, EntryOutcome, LogEntry, Outcome
-from memory.versions import checkpoints, redactions, states
+from memory.versions import checkpoints, computed_states, redactions
 from memory.versions.checkpoints import AnyState, Redacted, State
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run
@@ -78,7 +79,7 @@ class Known:
 
     @cached_property
     def checkpoint(self) -> AnyState | None:
-        """The version, or the state computed from it; may raise states.CannotBeTold."""
+        """The version, or the state computed from it; may raise computed_states.CannotBeTold."""
         if self.stored is None or not self.is_computed:
             return self.stored
         return _state(self.stored, self.by, self.moment, self.up_to)
@@ -125,8 +126,8 @@ def _state(
 ) -> AnyState:
     if by == By.OCCURRED:
         assert moment is not None
-        return states.by_occurred(version, moment)
-    return version if up_to is None else states.up_to(version, up_to)
+        return computed_states.by_occurred(version, moment)
+    return version if up_to is None else computed_states.up_to(version, up_to)
 
 
 def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
@@ -140,7 +141,7 @@ def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
 def state_of(run: Run) -> AnyState:
     """Return the state a run reads: its version, or a state that is recomputed from the version.
 
-    May raise states.CannotBeTold.
+    May raise computed_states.CannotBeTold.
     """
     assert run.checkpoint is not None
     told = run.input.get("as_of") or {}
@@ -168,7 +169,7 @@ def as_of(user: MemoryUser, text: str, *, at_start: bool = False) -> Known:
 
     Raises BadMoment if the text is none of these, or if the time is before the first entry or in
     the future; Redacted if the state would reveal content that has since been redacted;
-    BeingRedacted during a redaction; and states.CannotBeTold if the state can't be computed.
+    BeingRedacted during a redaction; and CannotBeTold if the state can't be computed.
     """
     refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
@@ -193,8 +194,7 @@ def by_occurred(user: MemoryUser, text: str | None = None, *, at_start: bool = F
     is interpreted as by `as_of`.
 
     Raises BadMoment if the time is invalid or in the future; NotByOccurred if the text is an entry
-    or a version; BeingRedacted during a redaction; and states.CannotBeTold if the state can't be
-    computed.
+    or a version; BeingRedacted during a redaction; and CannotBeTold if the state can't be computed.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
@@ -208,7 +208,7 @@ def by_occurred(user: MemoryUser, text: str | None = None, *, at_start: bool = F
     head = user.head
     if head is not None:
         head = Checkpoint.objects.select_related("user").get(pk=head.pk)
-        states.refuse_untyped(head)
+        computed_states.refuse_untyped(head)
     occurred = LogEntry.objects.filter(user=user, occurred_at__lte=moment)
     if not is_start and not occurred.exists():
         raise UnknownMoment("This time is before the first event in this user's log.")
@@ -229,7 +229,7 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
             f"Entry {seq} was redacted: the state as of that entry is no longer returned."
         )
     before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
-    whole = states.version_with(user, seq, before)
+    whole = computed_states.version_with(user, seq, before)
     found = before if whole is None else whole
     # An entry that was rejected together with later entries isn't part of any state, but isn't
     # pending, either.
