@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from django.db import models
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet, Value
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.safestring import SafeString
@@ -17,6 +17,7 @@ from memory.admin.overview import PERIODS, Period
 from memory.alerts.admin.links import link_to_alert
 from memory.alerts.models.alerts import (
     BY_SEVERITY,
+    BY_STATE,
     LIVE_STATES,
     Alert,
     AlertState,
@@ -169,7 +170,8 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     server = _alarms(request)
     counts = overview.live_alerts(rows_for(request, Alert)) if may_see(request, Alert) else {}
     open_ = {severity: counts.get((severity, AlertState.OPEN), 0) for severity in Severity}
-    failing = _failing(request)
+    hindered = _hindered(request)
+    failing = _failing(hindered)
     is_bad = server or failing or open_[Severity.CRITICAL]
     sees_all = may_see(request, Alert) and may_see(request, Alarm) and may_see(request, Lane)
     worst = list(_worst_of(request)) if any(open_.values()) else []
@@ -184,7 +186,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
         "server": server,
         "dispatched": _dispatched(request, now),
         "failing": failing,
-        "paused": _paused(request),
+        "paused": _paused(hindered),
         "open": [
             (severity, counted(number, f"{severity} alert"))
             for severity, number in reversed(open_.items())
@@ -198,7 +200,8 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
 
 def _worst_of(request: HttpRequest) -> QuerySet[Alert]:
     rows = rows_for(request, Alert).filter(duplicate_of=None, state=AlertState.OPEN)
-    return rows.select_related("user").order_by(BY_SEVERITY, "-opened_at")[:MAX_WORST]
+    by_urgency = rows.order_by(BY_STATE, BY_SEVERITY, "-opened_at")  # as in the index
+    return by_urgency.select_related("user")[:MAX_WORST]
 
 
 def _worst(alert: Alert, now: datetime.datetime) -> Mapping[str, Any]:
@@ -214,23 +217,37 @@ def _worst(alert: Alert, now: datetime.datetime) -> Mapping[str, Any]:
     }
 
 
-def _failing(request: HttpRequest) -> SafeString | str:
-    """Return how many people's messages are not understood because their model keeps failing."""
-    rows = rows_for(request, Lane).filter(name=LaneName.STRUCTURE, due_at__isnull=False)
-    number = rows.exclude(last_error="").count()
-    if not number:
-        return ""
-    return link_to_list(
-        Lane, counted(number, "user"), name__exact=LaneName.STRUCTURE, failing="yes"
+def _hindered(request: HttpRequest) -> Mapping[str, int]:
+    """Count the lanes whose model keeps failing, the pauses and the paused constraints."""
+    rows = {
+        "failing": rows_for(request, Lane)
+        .filter(name=LaneName.STRUCTURE, due_at__isnull=False)
+        .exclude(last_error=""),
+        "pause": rows_for(request, Pause).filter(resumed_at=None),
+        "paused constraint": rows_for(request, PausedConstraint).filter(resumed_at=None),
+    }
+    first, *others = (
+        chosen.order_by().annotate(what=Value(what)).values_list("what").annotate(n=Count("*"))
+        for what, chosen in rows.items()
     )
+    return dict(first.union(*others, all=True))
 
 
-def _paused(request: HttpRequest) -> Sequence[SafeString]:
+def _failing(counts: Mapping[str, int]) -> SafeString | str:
+    """Return how many people's messages are not understood because their model keeps failing."""
+    if number := counts.get("failing"):
+        return link_to_list(
+            Lane, counted(number, "user"), name__exact=LaneName.STRUCTURE, failing="yes"
+        )
+    return ""
+
+
+def _paused(counts: Mapping[str, int]) -> Sequence[SafeString]:
     """Link to the pauses and the paused constraints, of which no alert can come."""
     return [
         link_to_list(model, counted(number, noun), resumed="no")
         for model, noun in ((Pause, "pause"), (PausedConstraint, "paused constraint"))
-        if (number := rows_for(request, model).filter(resumed_at=None).count())
+        if (number := counts.get(noun))
     ]
 
 

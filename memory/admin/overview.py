@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, F, QuerySet, Sum
+from django.db.models import Count, F, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, Trunc
 
 from memory.alerts.models.alerts import LIVE_STATES, Alert
@@ -145,20 +145,28 @@ def spending(
         "received": Coalesce(Sum("output_tokens"), 0),
         "paid": Coalesce(Sum("cost"), Decimal(0)),
     }
-    taken = [F("paid").desc(), (F("sent") + F("received")).desc()]
+    order = ["-paid", "-sent", "-received", "name", "key"]
 
-    def most(*names: str) -> Sequence[Any]:
-        spenders = rows.values_list(*names).annotate(**sums)
-        return list(spenders.order_by(*taken, *names)[:MAX_SPENDERS])
+    def most(kind: str, key: Any, name: str) -> QuerySet[Any]:
+        """Return those who spent the most, with a key and a name."""
+        spenders = rows.annotate(kind=Value(kind), key=key, name=F(name))
+        spenders = spenders.values_list("kind", "key", "name").annotate(**sums)
+        return spenders.order_by(*order)[:MAX_SPENDERS]
 
     steps = rows.values_list("step").annotate(**sums)
+    models = most("model", Value(0), "model")
+    workspaces = most("workspace", F("workspace_id"), "workspace__name")
+    spenders = list(workspaces.union(models, all=True).order_by(*order))
     return Spending(
         by_step={_moment(step): SpendingRow(*sums) for step, *sums in steps},
         by_workspace=[
             (key, name, SpendingRow(*sums))
-            for key, name, *sums in most("workspace", "workspace__name")
+            for kind, key, name, *sums in spenders
+            if kind == "workspace"
         ],
-        by_model=[(model, SpendingRow(*sums)) for model, *sums in most("model")],
+        by_model=[
+            (name, SpendingRow(*sums)) for kind, _, name, *sums in spenders if kind == "model"
+        ],
     )
 
 
