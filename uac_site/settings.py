@@ -211,7 +211,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["memory.kernel.http.parsers.StrictJSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["memory.kernel.http.filters.StrictFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "memory.kernel.http.pagination.Pagination",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "memory.kernel.http.openapi.Schema",
     "EXCEPTION_HANDLER": "memory.kernel.http.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,

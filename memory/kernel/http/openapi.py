@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from drf_spectacular.openapi import AutoSchema
+from rest_framework.fields import empty
+
 from memory.kernel.http.pagination import Pagination
 from memory.kernel.http.problems import CONTENT_TYPE, NAMESPACE
 from memory.kernel.http.serializers import LOWER_NAME, StrictSerializer
@@ -96,6 +99,29 @@ HEADERS: Mapping[str, Any] = {
     },
     "WWW-Authenticate": {"description": "How to send the API key.", "schema": _TEXT},
 }
+
+
+class Schema(AutoSchema):
+    """The schemas of one view."""
+
+    def _map_basic_serializer(self, serializer: Any, direction: str) -> dict[str, Any]:
+        """Require each field of a response except those declared with `required=False` alone.
+
+        The generator does not require a field whose column may be null or has a default.
+        """
+        schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
+        if direction != "response":
+            return schema
+        declared = serializer._declared_fields
+        required = [
+            name
+            for name in schema.get("properties", ())
+            if (field := declared.get(name)) is None
+            or field.required
+            or field.read_only
+            or field.default is not empty
+        ]
+        return {**schema, "required": sorted(required)} if required else schema
 
 
 def paths_without_final_slash(endpoints: list[Any], **more: Any) -> list[Any]:

@@ -76,6 +76,29 @@ def test_every_list_has_a_cursor() -> None:
     assert without == {("get", "/v1/events"), ("get", "/v1/users/{user_id}/events")}
 
 
+def test_only_these_fields_of_answers_may_be_left_out() -> None:
+    schemas = generated()["components"]["schemas"]
+
+    optional = {
+        name: set(schema["properties"]) - set(schema.get("required", ()))
+        for name, schema in schemas.items()
+        if "properties" in schema and not name.endswith("Request")
+    }
+
+    # The fields of an event's details depend on its kind; all of a filter's are optional.
+    del optional["AlertEventDetail"], optional["SearchFilter"]
+    failed = {"request_id", "errors", "limit"}
+    assert {name: fields for name, fields in optional.items() if fields} == {
+        "AlertThen": {"state_then"},
+        "Appended": {"widened", "constraints_to_check"},
+        "FailedRun": failed | {"id", "outcome", "error", "verdict"},
+        "GateFinding": set(schemas["GateFinding"]["properties"]) - {"code", "message", "blocking"},
+        "Problem": failed,
+        "RunError": {"traceback", "infrastructure", "provider_said"},
+        "Verdict": {"restored", "redaction"},
+    }
+
+
 def test_every_operation_tells_its_errors_and_headers() -> None:
     document = generated()
     for path, method, operation in operations(document):

@@ -15,10 +15,10 @@ from userascode.base import Model
 class AlertDetail(Model):
     """An alert with its history."""
 
-    id: str | None = None
+    id: str
     user_id: str
-    kind: AlertKindEnum | None = None
-    state: AlertStateEnum | None = None
+    kind: AlertKindEnum
+    state: AlertStateEnum
     severity: SeverityEnum
     message: str
     constraint: str
@@ -30,16 +30,16 @@ class AlertDetail(Model):
     fingerprint: str
     evidence: list[Evidence]
     """The records that the alert is based on, each with the log entries behind it."""
-    entries: list[int] | None = None
+    entries: list[int]
     opened_at: datetime.datetime
     changed_at: datetime.datetime
-    resolved_at: datetime.datetime | None = None
-    open_since: datetime.datetime | None = None
+    resolved_at: datetime.datetime | None
+    open_since: datetime.datetime
     """When the alert opened or was last reopened."""
-    snoozed_until: datetime.datetime | None = None
+    snoozed_until: datetime.datetime | None
     """When the snooze ends; empty if the alert is not snoozed, or is snoozed until it changes."""
-    escalated_at: datetime.datetime | None = None
-    last_run: str | None = None
+    escalated_at: datetime.datetime | None
+    last_run: str | None
     warning: str | None
     """A warning if the last run that raised the alert used a sandbox meant for development
     only; otherwise null."""
@@ -56,7 +56,7 @@ class AlertEvent(Model):
     at: datetime.datetime
     actor: str
     """Who caused the event: a constraint run, an API key or a person."""
-    run: str | None = None
+    run: str | None
     detail: AlertEventDetail
 
 
@@ -122,10 +122,10 @@ AlertKindEnum: TypeAlias = Literal["finding", "constraint_error", "constraint_pa
 class AlertNews(Model):
     """An alert in its current state, with its events numbered above `after`."""
 
-    id: str | None = None
+    id: str
     user_id: str
-    kind: AlertKindEnum | None = None
-    state: AlertStateEnum | None = None
+    kind: AlertKindEnum
+    state: AlertStateEnum
     severity: SeverityEnum
     message: str
     constraint: str
@@ -137,16 +137,16 @@ class AlertNews(Model):
     fingerprint: str
     evidence: list[Evidence]
     """The records that the alert is based on, each with the log entries behind it."""
-    entries: list[int] | None = None
+    entries: list[int]
     opened_at: datetime.datetime
     changed_at: datetime.datetime
-    resolved_at: datetime.datetime | None = None
-    open_since: datetime.datetime | None = None
+    resolved_at: datetime.datetime | None
+    open_since: datetime.datetime
     """When the alert opened or was last reopened."""
-    snoozed_until: datetime.datetime | None = None
+    snoozed_until: datetime.datetime | None
     """When the snooze ends; empty if the alert is not snoozed, or is snoozed until it changes."""
-    escalated_at: datetime.datetime | None = None
-    last_run: str | None = None
+    escalated_at: datetime.datetime | None
+    last_run: str | None
     warning: str | None
     """A warning if the last run that raised the alert used a sandbox meant for development
     only; otherwise null."""
@@ -159,10 +159,10 @@ AlertStateEnum: TypeAlias = Literal["open", "acknowledged", "snoozed", "resolved
 class AlertThen(Model):
     """An alert in its current form, with its state at the requested point in time."""
 
-    id: str | None = None
+    id: str
     user_id: str
-    kind: AlertKindEnum | None = None
-    state: AlertStateEnum | None = None
+    kind: AlertKindEnum
+    state: AlertStateEnum
     severity: SeverityEnum
     message: str
     constraint: str
@@ -174,16 +174,16 @@ class AlertThen(Model):
     fingerprint: str
     evidence: list[Evidence]
     """The records that the alert is based on, each with the log entries behind it."""
-    entries: list[int] | None = None
+    entries: list[int]
     opened_at: datetime.datetime
     changed_at: datetime.datetime
-    resolved_at: datetime.datetime | None = None
-    open_since: datetime.datetime | None = None
+    resolved_at: datetime.datetime | None
+    open_since: datetime.datetime
     """When the alert opened or was last reopened."""
-    snoozed_until: datetime.datetime | None = None
+    snoozed_until: datetime.datetime | None
     """When the snooze ends; empty if the alert is not snoozed, or is snoozed until it changes."""
-    escalated_at: datetime.datetime | None = None
-    last_run: str | None = None
+    escalated_at: datetime.datetime | None
+    last_run: str | None
     warning: str | None
     """A warning if the last run that raised the alert used a sandbox meant for development
     only; otherwise null."""
@@ -320,13 +320,13 @@ class Attempt(Model):
     at: datetime.datetime
     """When the call began."""
     seconds: float
-    address: str | None = None
+    address: str | None
     """The IP address that was called."""
-    status: int | None = None
+    status: int | None
     """The HTTP status; empty if there was no response."""
-    error: str | None = None
+    error: str
     """Why the attempt failed; empty if the message was delivered."""
-    answer: str | None = None
+    answer: str
     """The beginning of the response."""
 
 
@@ -336,25 +336,25 @@ class Backtest(Model):
     id: str
     constraint: str
     """Path of the constraint's source."""
-    version: int | None = None
+    version: int | None
     """The workspace constraint's version number; null for a user's own constraint."""
-    user_id: str | None = None
+    user_id: str | None
     """The user who owns the constraint; null for a workspace constraint."""
     days: int
     """How many days the backtest covers."""
     users: int
     """The maximum number of users: the sample size if the constraint applies to more users."""
-    by: ByEnum | None = None
+    by: ByEnum
     """Whether entries take effect when they were recorded or when they occurred."""
     until: datetime.datetime
     """The end of the period that the backtest covers."""
-    state: BacktestStateEnum | None = None
-    reason: str | None = None
+    state: BacktestStateEnum
+    reason: str
     """Why the backtest was cancelled or failed."""
     created_at: datetime.datetime
     created_by: str
-    started_at: datetime.datetime | None = None
-    finished_at: datetime.datetime | None = None
+    started_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
 
 
 class BacktestDetail(Model):
@@ -363,25 +363,25 @@ class BacktestDetail(Model):
     id: str
     constraint: str
     """Path of the constraint's source."""
-    version: int | None = None
+    version: int | None
     """The workspace constraint's version number; null for a user's own constraint."""
-    user_id: str | None = None
+    user_id: str | None
     """The user who owns the constraint; null for a workspace constraint."""
     days: int
     """How many days the backtest covers."""
     users: int
     """The maximum number of users: the sample size if the constraint applies to more users."""
-    by: ByEnum | None = None
+    by: ByEnum
     """Whether entries take effect when they were recorded or when they occurred."""
     until: datetime.datetime
     """The end of the period that the backtest covers."""
-    state: BacktestStateEnum | None = None
-    reason: str | None = None
+    state: BacktestStateEnum
+    reason: str
     """Why the backtest was cancelled or failed."""
     created_at: datetime.datetime
     created_by: str
-    started_at: datetime.datetime | None = None
-    finished_at: datetime.datetime | None = None
+    started_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
     summary: BacktestSummary
     findings: list[BacktestFinding]
     """The alerts that the constraint would have raised, in chronological order: up to 100 of
@@ -505,7 +505,7 @@ class Checkpoint(Model):
     """A version of a project, as shown in lists."""
 
     version: int
-    parent: int | None = None
+    parent: int | None
     origin: OriginEnum
     seen_seq: int
     """The number of the newest entry reflected in this version."""
@@ -520,7 +520,7 @@ class CheckpointDetail(Model):
     """A version with its files, its edits and the gate's verdict."""
 
     version: int
-    parent: int | None = None
+    parent: int | None
     origin: OriginEnum
     seen_seq: int
     """The number of the newest entry reflected in this version."""
@@ -740,15 +740,15 @@ class Delivery(Model):
     message_id: str
     """The value of the header `webhook-id`."""
     type: str
-    alert: str | None = None
-    seq: int | None = None
+    alert: str | None
+    seq: int | None
     """The event's number in the feed."""
     state: DeliveryStateEnum
-    attempts: int | None = None
+    attempts: int
     """How many times the work has been attempted since it last succeeded."""
-    last_error: str | None = None
-    created_at: datetime.datetime | None = None
-    settled_at: datetime.datetime | None = None
+    last_error: str
+    created_at: datetime.datetime
+    settled_at: datetime.datetime | None
     """When the message was delivered or failed permanently."""
     next_attempt_at: str | None
     """The earliest time of the next attempt; null if none is due."""
@@ -761,15 +761,15 @@ class DeliveryDetail(Model):
     message_id: str
     """The value of the header `webhook-id`."""
     type: str
-    alert: str | None = None
-    seq: int | None = None
+    alert: str | None
+    seq: int | None
     """The event's number in the feed."""
     state: DeliveryStateEnum
-    attempts: int | None = None
+    attempts: int
     """How many times the work has been attempted since it last succeeded."""
-    last_error: str | None = None
-    created_at: datetime.datetime | None = None
-    settled_at: datetime.datetime | None = None
+    last_error: str
+    created_at: datetime.datetime
+    settled_at: datetime.datetime | None
     """When the message was delivered or failed permanently."""
     next_attempt_at: str | None
     """The earliest time of the next attempt; null if none is due."""
@@ -812,12 +812,12 @@ class Endpoint(Model):
     id: str
     url: str
     """Must use https and a public address. Redirects are not followed, so give the final URL."""
-    description: str | None = None
+    description: str
     event_types: list[EventTypesEnum]
     """Event types that the endpoint receives; empty for all."""
     alert_kinds: list[AlertKindEnum]
-    least_severity: SeverityEnum | None = None
-    enabled: bool | None = None
+    least_severity: SeverityEnum
+    enabled: bool
     disabled_at: datetime.datetime | None
     disabled_reason: str
     failing_since: datetime.datetime | None
@@ -840,12 +840,12 @@ class EndpointWithSecret(Model):
     id: str
     url: str
     """Must use https and a public address. Redirects are not followed, so give the final URL."""
-    description: str | None = None
+    description: str
     event_types: list[EventTypesEnum]
     """Event types that the endpoint receives; empty for all."""
     alert_kinds: list[AlertKindEnum]
-    least_severity: SeverityEnum | None = None
-    enabled: bool | None = None
+    least_severity: SeverityEnum
+    enabled: bool
     disabled_at: datetime.datetime | None
     disabled_reason: str
     failing_since: datetime.datetime | None
@@ -869,7 +869,7 @@ class EndpointWithSecret(Model):
 class Entry(Model):
     """A log entry with its outcome; the caller must set the entry's `outcome`."""
 
-    id: str | None = None
+    id: str
     seq: int
     """The entry's number in the user's log: 1, 2, 3 and so on, without gaps."""
     kind: EntryKindEnum
@@ -891,19 +891,19 @@ class Entry(Model):
     """When the content was true, or when it was said."""
     recorded_at: datetime.datetime
     """When the entry was recorded in the log."""
-    content: str | None = None
+    content: str | None
     data: dict[str, Any] | None
     """Of a record: `type`, `data` and the rest of what was sent; otherwise null."""
-    role: str | None = None
-    speaker: str | None = None
-    agent_id: str | None = None
-    session_id: str | None = None
+    role: str | None
+    speaker: str | None
+    agent_id: str | None
+    session_id: str | None
     metadata: dict[str, Any] | None
-    source: str | None = None
+    source: str | None
     """The component that wrote the entry."""
-    derived_from: list[int] | None = None
-    idempotency_key: str | None = None
-    redacted_at: datetime.datetime | None = None
+    derived_from: list[int]
+    idempotency_key: str | None
+    redacted_at: datetime.datetime | None
 
 
 EntryKindEnum: TypeAlias = Literal["message", "fact", "record", "correction", "redaction"] | str
@@ -923,7 +923,7 @@ class Erasure(Model):
     by: str
     reason: str
     created_at: datetime.datetime
-    finished_at: datetime.datetime | None = None
+    finished_at: datetime.datetime | None
     entries: int
     """The number of entries in the user's log; their content is deleted."""
     last_hash: str
@@ -1043,7 +1043,7 @@ class Feedback(Model):
 
     judge: JudgeEnum
     verdict: VerdictEnum
-    note: str | None = None
+    note: str
     actor: str
     """The API key or the person that gave the feedback."""
     at: datetime.datetime
@@ -1170,15 +1170,15 @@ class Hit(Model):
     """For a record, its fields; for a long text, the passages that match."""
     is_cut: bool
     """Whether `text` is only a part of the entry's text."""
-    status: EntryStatusEnum | None = None
+    status: EntryStatusEnum | None
     """Whether the entry still holds. current: it is a fact without a correction, or a record
     of which at least one value that the entry gave still stands. replaced: it was
     corrected, or none of its values stands. retired: its record was retired. Null for
     messages, and for records that are not part of the state: pending, rejected, dismissed."""
-    replaced_by: int | None = None
+    replaced_by: int | None
     """The number of the entry that replaced this one: the correction, or the entry whose
     values stand now."""
-    retired_by: int | None = None
+    retired_by: int | None
     """The number of the entry that retired the record."""
     seq: int
     id: str
@@ -1319,13 +1319,13 @@ class Merge(Model):
     processed."""
     entries: int
     """The number of entries in the merged user's log, including redacted entries."""
-    copied: int | None = None
+    copied: int
     """How many entries have been copied."""
-    left_behind: list[str] | None = None
+    left_behind: list[str]
     """The merged user's own constraints, which were not copied because they are not in the
     log."""
     created_at: datetime.datetime
-    finished_at: datetime.datetime | None = None
+    finished_at: datetime.datetime | None
 
 
 NameEnum: TypeAlias = Literal["manifest", "alerts", "state", "facts", "archive", "timeline"] | str
@@ -1418,16 +1418,16 @@ class Part(Model):
 class PausedConstraint(Model):
     """A constraint that is or was paused for a user."""
 
-    id: str | None = None
+    id: str
     user_id: str
     constraint: str
     """Path of the constraint's source."""
     reason: str
     paused_at: datetime.datetime
     paused_by: str
-    resumed_at: datetime.datetime | None = None
-    resumed_by: str | None = None
-    resumed_because: str | None = None
+    resumed_at: datetime.datetime | None
+    resumed_by: str
+    resumed_because: str
 
 
 class Problem(Model):
@@ -1512,20 +1512,20 @@ class Redaction(Model):
     entries: list[int]
     """The numbers of the requested entries and of all entries derived from them."""
     by: str
-    reason: str | None = None
+    reason: str
     created_at: datetime.datetime
     state: str
     """under_way: the entries are empty; the project may still contain content that was derived
     from them, which is not returned. done: that content has also been deleted."""
-    finished_at: datetime.datetime | None = None
-    version: int | None = None
+    finished_at: datetime.datetime | None
+    version: int | None
     """The version created without the redacted entries; empty if nothing in the project came
     from them."""
-    records: int | None = None
+    records: int
     """How many records were removed from the project."""
-    constraints: int | None = None
+    constraints: int
     """How many constraints were removed from the project."""
-    reopened: int | None = None
+    reopened: int
     """How many other entries the removed records and constraints were also based on; these
     entries are pending again."""
 
@@ -1561,7 +1561,7 @@ class Reopening(Model):
     dismissed: list[int]
     """The numbers of the facts that were dismissed because they will be derived again from the
     reopened messages."""
-    version: int | None = None
+    version: int | None
     """The version that records the reopening; null if the project has no version yet.
     Restoring an earlier version undoes the reopening."""
 
@@ -1576,7 +1576,7 @@ class ReplayResult(Model):
 class ResolvingAlert(Model):
     """An alert that a rollback will or may resolve."""
 
-    id: str | None = None
+    id: str
     severity: SeverityEnum
     message: str
     constraint: str
@@ -1612,13 +1612,13 @@ class RestsOn(Model):
 class Run(Model):
     """A run in its current state."""
 
-    id: str | None = None
+    id: str
     user_id: str
     kind: RunKindEnum
     trigger: TriggerEnum
-    status: RunStatusEnum | None = None
-    outcome: RunOutcomeOrBlankEnum | None = None
-    checkpoint: int | None = None
+    status: RunStatusEnum
+    outcome: RunOutcomeOrBlankEnum
+    checkpoint: int | None
     instant: datetime.datetime
     """The evaluation time of the run."""
     input: dict[str, Any]
@@ -1627,18 +1627,18 @@ class Run(Model):
     """The result, depending on `kind`: of a query, `value`, `type` and `evidence`; of a
     proposal or an import, `version` and `verdict`."""
     error: RunError | None
-    stdout: str | None = None
-    runner: str | None = None
+    stdout: str
+    runner: str
     warning: str | None
     """A warning if the run used a sandbox meant for development only; otherwise null."""
     timings: dict[str, float]
     """Stage → seconds that it took."""
-    memory_bytes: int | None = None
-    attempts: int | None = None
+    memory_bytes: int | None
+    attempts: int
     """How many times the work has been attempted since it last succeeded."""
     queued_at: datetime.datetime
-    started_at: datetime.datetime | None = None
-    finished_at: datetime.datetime | None = None
+    started_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
 
 
 class RunError(Model):
@@ -1713,28 +1713,28 @@ RunStatusEnum: TypeAlias = Literal["queued", "running", "done"] | str
 class RunSummary(Model):
     """A run, as shown in lists: without its input and output."""
 
-    id: str | None = None
+    id: str
     user_id: str
     kind: RunKindEnum
     trigger: TriggerEnum
-    status: RunStatusEnum | None = None
-    outcome: RunOutcomeOrBlankEnum | None = None
-    checkpoint: int | None = None
+    status: RunStatusEnum
+    outcome: RunOutcomeOrBlankEnum
+    checkpoint: int | None
     instant: datetime.datetime
     """The evaluation time of the run."""
     error: RunError | None
-    stdout: str | None = None
-    runner: str | None = None
+    stdout: str
+    runner: str
     warning: str | None
     """A warning if the run used a sandbox meant for development only; otherwise null."""
     timings: dict[str, float]
     """Stage → seconds that it took."""
-    memory_bytes: int | None = None
-    attempts: int | None = None
+    memory_bytes: int | None
+    attempts: int
     """How many times the work has been attempted since it last succeeded."""
     queued_at: datetime.datetime
-    started_at: datetime.datetime | None = None
-    finished_at: datetime.datetime | None = None
+    started_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
 
 
 ScopeEnum: TypeAlias = Literal["value", "selected", "read"] | str
@@ -1811,7 +1811,7 @@ class Tested(Model):
     enough: bool
     detail: str
     """Why the backtest is sufficient, or why not."""
-    backtest: str | None = None
+    backtest: str | None
     """The id of the backtest that `detail` is about."""
 
 
@@ -1935,10 +1935,10 @@ class User(Model):
     """A user, as shown in lists."""
 
     user_id: str
-    time_zone: str | None = None
+    time_zone: str
     metadata: dict[str, Any]
     created_at: datetime.datetime
-    head: int | None = None
+    head: int | None
     """The number of the newest accepted version."""
     merged_into: str | None
     """The user that this one was merged into. A merged user accepts no more entries."""
@@ -1948,10 +1948,10 @@ class UserDetail(Model):
     """A user with the state of the user's log."""
 
     user_id: str
-    time_zone: str | None = None
+    time_zone: str
     metadata: dict[str, Any]
     created_at: datetime.datetime
-    head: int | None = None
+    head: int | None
     """The number of the newest accepted version."""
     merged_into: str | None
     """The user that this one was merged into. A merged user accepts no more entries."""
@@ -1994,28 +1994,28 @@ class Version(Model):
     """A version of a workspace constraint; a version never changes and is checked only once."""
 
     number: int
-    state: VersionStateEnum | None = None
+    state: VersionStateEnum
     reason: str
     """The first check that failed, if the version was refused; otherwise empty."""
     created_at: datetime.datetime
     created_by: str
-    judged_at: datetime.datetime | None = None
-    approved_at: datetime.datetime | None = None
-    approved_by: str | None = None
+    judged_at: datetime.datetime | None
+    approved_at: datetime.datetime | None
+    approved_by: str
 
 
 class VersionDetail(Model):
     """A version with its source and each check's findings."""
 
     number: int
-    state: VersionStateEnum | None = None
+    state: VersionStateEnum
     reason: str
     """The first check that failed, if the version was refused; otherwise empty."""
     created_at: datetime.datetime
     created_by: str
-    judged_at: datetime.datetime | None = None
-    approved_at: datetime.datetime | None = None
-    approved_by: str | None = None
+    judged_at: datetime.datetime | None
+    approved_at: datetime.datetime | None
+    approved_by: str
     source: str
     tests: str
     verdict: Verdict | None
@@ -2046,13 +2046,13 @@ class WorkspaceConstraint(Model):
     """A valid Python name, such as drug_allergy."""
     path: str
     """The path that alerts and runs use to refer to the constraint."""
-    description: str | None = None
-    enabled: bool | None = None
+    description: str
+    enabled: bool
     """If this is not set, the constraint does not run for any user."""
-    percentage: int | None = None
+    percentage: int
     """Rollout percentage: the percentage of users with the constraint enabled. Raising it only
     adds users."""
-    live: int | None = None
+    live: int | None
     """The number of the approved version that is live."""
     newest: int
     """The number of the newest version."""
@@ -2072,13 +2072,13 @@ class WorkspaceConstraintDetail(Model):
     """A valid Python name, such as drug_allergy."""
     path: str
     """The path that alerts and runs use to refer to the constraint."""
-    description: str | None = None
-    enabled: bool | None = None
+    description: str
+    enabled: bool
     """If this is not set, the constraint does not run for any user."""
-    percentage: int | None = None
+    percentage: int
     """Rollout percentage: the percentage of users with the constraint enabled. Raising it only
     adds users."""
-    live: int | None = None
+    live: int | None
     """The number of the approved version that is live."""
     newest: int
     """The number of the newest version."""
