@@ -73,10 +73,9 @@ class Questions:
         )
 
 
-def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Create a user and post the records of each collection; wait until all are settled."""
-    expect(201, client.post("users/", {"user_id": user_id}))
-    entries = [
+def record_entries(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the records of each collection as typed entries."""
+    return [
         {
             "kind": "record",
             "domain": name,
@@ -88,6 +87,12 @@ def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[st
         for name, rows in records.items()
         for record in rows
     ]
+
+
+def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Create a user and post the records of each collection; wait until all are settled."""
+    expect(201, client.post("users/", {"user_id": user_id}))
+    entries = record_entries(records)
     append(client, user_id, entries, BATCH)
     settled(client, user_id, len(entries))
 

@@ -81,7 +81,7 @@ def read_dialogues(path: Path) -> list[Dialogue]:
         places = {}
         for number, role, anchor, text in recorded["messages"]:
             if anchor:
-                at = datetime.datetime.strptime(f"{anchor} +0000", "%B-%d-%Y %z")
+                at = moment_of(anchor)
             places[number] = len(messages)
             messages.append(Message(role, at, text))
         questions = [
@@ -91,6 +91,11 @@ def read_dialogues(path: Path) -> list[Dialogue]:
         ]
         found.append(Dialogue(f"beam-{recorded['id']}", messages, questions))
     return found
+
+
+def moment_of(anchor: str) -> datetime.datetime:
+    """Read a day as in BEAM: March-15-2024."""
+    return datetime.datetime.strptime(f"{anchor} +0000", "%B-%d-%Y %z")
 
 
 def evidence_found(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import django
+from cryptography.fernet import Fernet
 
 from deploy.embedded.http import ApiClient
 from deploy.embedded.services import Services, running_services
@@ -34,10 +35,10 @@ slowness()  # measures the machine's speed before anything else runs
 
 
 def data_file(name: str) -> Path | None:
-    """Return the path of a recorded data file, or None if UAC_DATA_DIR does not contain it."""
+    """Return the path of recorded data, or None if UAC_DATA_DIR does not contain it."""
     folder = os.environ.get("UAC_DATA_DIR")
     path = Path(folder) / name if folder else None
-    return path if path is not None and path.is_file() else None
+    return path if path is not None and path.exists() else None
 
 
 def require_data(*names: str) -> list[Path]:
@@ -184,6 +185,19 @@ def settings_of(system: System) -> None:
     django.setup()
 
 
+def server_environment() -> dict[str, str]:
+    """Return settings of a server that calls language models for workspaces with their own keys.
+
+    Work is due at once and soon found.
+    """
+    return {
+        "UAC_DISPATCH_SECONDS": "0.5",
+        "UAC_STRUCTURE_IDLE_SECONDS": "1",
+        "UAC_STRUCTURE_AGE_SECONDS": "1",
+        "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+    }
+
+
 def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -> None:
     """Wait until `number` of the user's entries are covered or dismissed.
 
@@ -201,6 +215,12 @@ def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -
             min(1, 0.05 + waited / 20)
         )  # poll a long log less often, since counting it takes a while
     raise TimeoutError(f"{user_id}: not settled after {scaled(seconds):g} s: {counts}")
+
+
+def commit() -> str:
+    """Return the commit that is measured, with a mark if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def p95(values: Sequence[float]) -> float:
