@@ -118,7 +118,7 @@ _RELATIVE = re.compile(
     r"|(?:days?|weeks?|months?|years?)\s+ago)\b",
     re.IGNORECASE,
 )
-_QUOTATION = re.compile(r'"[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|‘[^’]*’')
+_QUOTATION = re.compile(r'"[^"]*"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|‘[^‘’]*’')
 # What may stand between a date and the relative words that it resolves: "last Friday (2023-07-14)".
 _BETWEEN = re.compile(
     r"[\s,:;()–—-]*(?:(?:on|from|in|i\.e\.|that is|the week of)[\s,]+)?"

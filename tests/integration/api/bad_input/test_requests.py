@@ -380,7 +380,7 @@ def test_a_made_up_cursor_is_no_server_error(
 
 @pytest.mark.parametrize(
     "wait",
-    ["-1", "soon", "nan", "inf", "1e400", "1_0", "%205", "%D9%A3", "%00"],
+    ["-1", "soon", "nan", "inf", "1_0", "%205", "%D9%A3", "%00"],
 )
 @pytest.mark.parametrize(
     ("method", "path", "body"),
