@@ -14,10 +14,11 @@ class MemoryConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what follows migrations (roles, triggers), logins and logouts."""
-        from memory.kernel.staff import access, audit
+        from memory.kernel.staff import access, audit, recent_sign_in
         from memory.privacy import erasure_registry
 
         post_migrate.connect(access.after_migration, sender=self)
         post_migrate.connect(erasure_registry.refuse_rows_of_erased, sender=self)
         user_logged_in.connect(audit.logged_in)
+        user_logged_in.connect(recent_sign_in.record_sign_in)
         user_logged_out.connect(audit.logged_out)

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, path, reverse
 from django.views.decorators.http import require_GET
 
 
@@ -43,11 +43,8 @@ class StaffSite(admin.AdminSite):
         return [path("search/", view, name="memory_search"), *super().get_urls()]
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Log staff in; anyone who fails too often has to wait."""
-        from uac_site.login import LoginForm  # models can be imported only once the apps are loaded
-
-        self.login_form = LoginForm
-        return super().login(request, extra_context)
+        """Refuse an account that is not staff's; the sign-in page has this view's address."""
+        raise PermissionDenied
 
     def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
         """Reject autocomplete requests: our fields send none, and they could reveal row content."""
@@ -77,7 +74,12 @@ class StaffSite(admin.AdminSite):
             # models.
             from memory.kernel.admin.masking import hiding
             from memory.kernel.staff.access import sees_content
+            from uac_site.sign_in import factors
 
+            if request.user.is_authenticated and not self.has_permission(request):
+                raise PermissionDenied  # the sign-in page would only lead back here
+            if factors.is_lacking(request):
+                return HttpResponseRedirect(reverse("mfa_index"))
             with hiding(not sees_content(request.user)):
                 response: HttpResponseBase = inner(request, *args, **kwargs)
                 # Render the page here: otherwise, it would be rendered after the view has returned,

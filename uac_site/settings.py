@@ -6,6 +6,7 @@ ignored. `memory/kernel/settings/environment.py` lists the variables with their 
 `uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import django_stubs_ext
@@ -16,6 +17,7 @@ from redis.connection import parse_url
 from memory.kernel.settings import environment
 from uac_site.environment import env, read
 from uac_site.logs import PROCESSORS
+from uac_site.sign_in import configuration
 
 # Allow Django's generic classes to be subscripted with type parameters at run time.
 django_stubs_ext.monkeypatch()
@@ -32,13 +34,22 @@ SECRET_KEY = read("SECRET_KEY")
 ALLOWED_HOSTS = read("ALLOWED_HOSTS")
 CSRF_TRUSTED_ORIGINS = read("CSRF_TRUSTED_ORIGINS")
 
+SOCIALACCOUNT_PROVIDERS = configuration.providers(read)
 INSTALLED_APPS = [
     "uac_site.admin_site.StaffAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
+    "django.contrib.humanize",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    *(["allauth.socialaccount.providers.saml"] if find_spec("onelogin") else []),  # an extra
+    "allauth.usersessions",
     "rest_framework",
     "django_filters",
     "drf_spectacular",
@@ -58,7 +69,9 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "uac_site.sign_in.sessions.limit_sessions",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "uac_site.request_log.RequestLog",
     "memory.kernel.http.clocks.refuse_with_wrong_clock",
@@ -272,6 +285,29 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+
+# -- Sign-in of staff (`uac_site.sign_in`) ---------------------------------------------------------
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/admin/"
+ACCOUNT_LOGOUT_REDIRECT_URL = "/admin/"
+ACCOUNT_ADAPTER = "uac_site.sign_in.adapters.AccountAdapter"
+ACCOUNT_EMAIL_NOTIFICATIONS = False
+ACCOUNT_EMAIL_VERIFICATION = SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
+ACCOUNT_UNIQUE_EMAIL = False
+MFA_ADAPTER = "uac_site.sign_in.adapters.FactorAdapter"
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_SUPPORTED_TYPES = ["webauthn", "totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "User as Code"
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = DEVELOPMENT
+SOCIALACCOUNT_ADAPTER = "uac_site.sign_in.adapters.ProviderAdapter"
+# A form posted to our page may not be redirected to the provider (`form-action`), a link may.
+SOCIALACCOUNT_LOGIN_ON_GET = True
+SOCIALACCOUNT_STORE_TOKENS = False
+SESSION_COOKIE_AGE = 60 * read("UAC_SESSION_IDLE_MINUTES")
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -15,6 +15,7 @@ urlpatterns = [
     path("docs/", reference.page, name="reference"),
     path("livez", health.live),
     path("readyz", health.ready),
+    path("admin/", include("uac_site.sign_in.urls")),
     path("admin/", admin.site.urls),
     path("v1/", include("memory.urls")),
     path("mem0/", include("memory.integrations.mem0.urls")),

@@ -157,7 +157,7 @@ def test_from_an_empty_database_to_a_login_with_style_and_a_backup(
             assert (answer.status, answer.headers.get_content_type()) == (200, "text/css")
             assert "{" in answer.text
         [token] = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', login.text)
-        form = {"username": "admin", "password": PASSWORD, "csrfmiddlewaretoken": token}
+        form = {"login": "admin", "password": PASSWORD, "csrfmiddlewaretoken": token}
         cookie = str(login.headers["Set-Cookie"]).partition(";")[0]
         referer = f"https://{HOST}/admin/login/"
         entered = ask_web(port, "/admin/login/?next=/admin/", form, Cookie=cookie, Referer=referer)

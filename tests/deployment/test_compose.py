@@ -115,7 +115,7 @@ def test_the_staff_log_in_over_tls_at_a_page_with_its_style(deployment: Deployme
 
     [token] = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
     form = urllib.parse.urlencode(
-        {"username": "eve", "password": PASSWORD, "csrfmiddlewaretoken": token, "next": "/admin/"}
+        {"login": "eve", "password": PASSWORD, "csrfmiddlewaretoken": token, "next": "/admin/"}
     )
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",

@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.html import format_html
 
@@ -18,7 +19,7 @@ from memory.kernel.admin.base import ReadOnlyAdmin
 from memory.kernel.admin.columns import plain_column
 from memory.kernel.admin.display import NOTHING, badge, first_lines, inline
 from memory.kernel.admin.links import link_to_key
-from memory.kernel.staff import access, audit
+from memory.kernel.staff import access, audit, recent_sign_in
 from memory.kernel.staff.models import AuditKind, StaffAccess, StaffAudit
 
 # Maximum number of workspaces listed for an account.
@@ -49,7 +50,17 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
 
 
 class _Noted:
-    """Audits changes to accounts and roles, in addition to Django's own log."""
+    """Audits changes to accounts and roles, in addition to Django's own log.
+
+    Whoever opens such a form must have proved recently who they are.
+    """
+
+    @recent_sign_in.required
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response: HttpResponseBase = super().changeform_view(  # type: ignore[misc]
+            request, *args, **kwargs
+        )
+        return response
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
         _note(request, AuditKind.ADD, [obj])
@@ -96,6 +107,7 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
         own = {str(model._meta.verbose_name) for model in ours}
         return names, counts, {name for name in needed if str(name) not in own}, protected
 
+    @recent_sign_in.required
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
         """Change a password and write the audit entry in one transaction."""
         with transaction.atomic():

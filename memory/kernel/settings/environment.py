@@ -129,6 +129,30 @@ SERVER = Group("Server", (
             " the server's own folder."),
     Setting("LOG_LEVEL", "INFO", "Minimum level of log messages to write."),
 ))
+SIGN_IN = Group("Staff sign-in", check="uac.E029", settings=(
+    Setting("UAC_PASSWORD_SIGN_IN", True, "Accept passwords of staff accounts. Turn it off when all"
+            " staff sign in at your identity provider."),
+    Setting("UAC_SECOND_FACTOR", False, "Staff who sign in by password need a second factor (a"
+            " passkey, or codes of an authenticator app); without one, they can only add one."),
+    Setting("UAC_SESSION_IDLE_MINUTES", 60, "How long staff stay signed in without a request.",
+            "minutes", minimum=5, maximum=_YEAR_MINUTES),
+    Setting("UAC_SESSION_HOURS", 12, "How long staff stay signed in at most.",
+            "hours", minimum=1, maximum=366 * 24),
+    Setting("UAC_OIDC_ISSUER", "", "URL of the OpenID Connect provider at which staff sign in."),
+    Setting("UAC_OIDC_CLIENT_ID", "", "This server's client id at that provider."),
+    Setting("UAC_OIDC_CLIENT_SECRET", "", "This server's client secret at that provider."),
+    Setting("UAC_OIDC_SCOPES", ["openid", "profile", "email"], "Scopes to ask that provider for,"
+            " separated by commas; some tell a person's groups only with one more."),
+    Setting("UAC_SAML_METADATA_URL", "", "URL of the metadata of the SAML provider at which staff"
+            " sign in. Needs the extra `saml`."),
+    Setting("UAC_SAML_ENTITY_ID", "", "Entity id of that provider in its metadata."),
+    Setting("UAC_SIGN_IN_NAME", "your organisation", "Name of the provider on the sign-in page."),
+    Setting("UAC_SIGN_IN_GROUPS_CLAIM", "groups", "Claim (OpenID Connect) or attribute (SAML) that"
+            " lists the groups a person is in."),
+    Setting("UAC_SIGN_IN_ROLES", [], "Roles that the provider's groups give, such as"
+            " `memory-ops=operator`, separated by commas. Whoever is in none of the groups cannot"
+            " sign in.", kind=list),
+))
 DATABASE = Group("Database and Redis", check="uac.E019", settings=(
     Setting("DATABASE_URL", "", "URL of the PostgreSQL database, with the role `uac`; migrations"
             " run with the owner's URL. Required."),
@@ -449,7 +473,7 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
 # fmt: on
 
 GROUPS = (
-    *(SERVER, DATABASE, WORKERS, SANDBOXES, CONSTRAINTS, ALERTS, SEARCH),
+    *(SERVER, SIGN_IN, DATABASE, WORKERS, SANDBOXES, CONSTRAINTS, ALERTS, SEARCH),
     *(LANGUAGE_MODEL, TRACK_RECORD, STRUCTURING, QUOTAS, RETENTION, WEBHOOKS, MAIL, EVENTS),
     MONITORING,
 )

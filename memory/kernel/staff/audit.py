@@ -11,8 +11,10 @@ from uuid import UUID
 import structlog
 from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
+from django.http import HttpRequest
 
 from memory.kernel.models.privacy import owner_paths, workspace_path
+from memory.kernel.staff import recent_sign_in
 from memory.kernel.staff.access import Staff, owner_id_of
 from memory.kernel.staff.models import AuditKind, StaffAudit
 
@@ -75,9 +77,9 @@ def note(staff: Staff, kind: AuditKind, subject: Subject, what: str = "") -> Non
     )
 
 
-def logged_in(*, user: User, **_: Any) -> None:
-    """Record that a staff member logged in."""
-    note(user, AuditKind.LOGIN, Subject())
+def logged_in(*, request: HttpRequest, user: User, **_: Any) -> None:
+    """Record that a staff member logged in, and how."""
+    note(user, AuditKind.LOGIN, Subject(), recent_sign_in.methods_of(request, user))
 
 
 def logged_out(*, user: User | None, **_: Any) -> None:

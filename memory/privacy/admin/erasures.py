@@ -17,6 +17,7 @@ from memory.kernel.admin.display import counted, inline, lines
 from memory.kernel.admin.links import link
 from memory.kernel.admin.tables import WorkAdmin
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.staff import recent_sign_in
 from memory.kernel.users import UserMerged
 from memory.privacy import user_erasure
 from memory.privacy.models import UserErasure
@@ -31,7 +32,7 @@ def erase_chosen(
     """Show the users to erase and ask for a reason; once confirmed, erase them.
 
     Erasure is irreversible, so staff confirm it by typing the user's id or, for several users, how
-    many there are.
+    many there are, and must have proved recently who they are.
     """
     users = _users(chosen)
     if len(users) > MAX_CHOSEN:
@@ -42,6 +43,7 @@ def erase_chosen(
     if not is_typed(request, chosen):
         messages.error(request, f"Nothing was done: to confirm, type {_to_type(users)}.")
         return _question(request, users, action)
+    recent_sign_in.require(request)
     for user in users:
         try:
             row = user_erasure.ask(user, by=staff_of(request), reason=reason)

@@ -24,7 +24,7 @@ from memory.kernel.admin.rows import heavy, may_see, rows_for
 from memory.kernel.admission import slots
 from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import Lane, MemoryUser
-from memory.kernel.staff import audit
+from memory.kernel.staff import audit, recent_sign_in
 from memory.kernel.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
 from memory.kernel.staff.models import AuditKind
 from memory.recall.admin import console
@@ -160,6 +160,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             request, pk, download, "Downloaded the project.", needed=["memory.view_blob", CONTENT]
         )
 
+    @recent_sign_in.required
     def subject_access_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
         return self._download(
             request,

@@ -50,7 +50,7 @@ def noted(**fields: Any) -> list[StaffAudit]:
 def test_logging_in_and_out_is_noted(client: Client, admin_user: User) -> None:
     admin_user.set_password("correct horse battery staple")
     admin_user.save()
-    client.post("/admin/login/", {"username": "admin", "password": "correct horse battery staple"})
+    client.post("/admin/login/", {"login": "admin", "password": "correct horse battery staple"})
     client.post("/admin/logout/")
 
     rows = StaffAudit.objects.filter(staff_id=admin_user.pk).order_by("id")

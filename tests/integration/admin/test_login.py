@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from uac_site import login
+from uac_site.sign_in import adapters
 
 pytestmark = pytest.mark.django_db
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 def attempt(name: str, password: str, **headers: str) -> tuple[int, bytes]:
     answer = Client().post(
         "/admin/login/",
-        {"username": name, "password": password},
+        {"login": name, "password": password},
         **headers,  # type: ignore[arg-type]
     )
     return answer.status_code, answer.content
@@ -32,7 +32,7 @@ def name() -> str:
 def test_who_fails_too_often_waits_and_others_do_not(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "OF_ADDRESS", 3)
+    monkeypatch.setattr(adapters, "OF_ADDRESS", 3)
     here, there = str(uuid.uuid4()), str(uuid.uuid4())
     # Who succeeds does not count
     for _ in range(5):
@@ -50,7 +50,7 @@ def test_who_fails_too_often_waits_and_others_do_not(
 def test_a_name_is_not_tried_from_many_addresses(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "OF_NAME", 3)
+    monkeypatch.setattr(adapters, "OF_NAME", 3)
     for _ in range(3):
         attempt(name, "wrong", REMOTE_ADDR=str(uuid.uuid4()))
 
@@ -60,7 +60,7 @@ def test_a_name_is_not_tried_from_many_addresses(
 def test_behind_a_proxy_the_address_is_what_the_proxy_says(
     name: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "OF_ADDRESS", 1)
+    monkeypatch.setattr(adapters, "OF_ADDRESS", 1)
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     proxy, client, other = (str(uuid.uuid4()) for _ in range(3))
     # What the client says itself stands before what the proxy adds

@@ -209,7 +209,7 @@ def test_mem0s_client_is_told_the_same(held: None, live_database: str, user: Mem
 def test_a_page_of_the_admin_says_so_too(held: None, live_database: str) -> None:
     client = Client(raise_request_exception=False)
     with other(live_database, "LOCK TABLE django_session, auth_user"):
-        answer = client.post("/admin/login/", {"username": "eve", "password": "secret"})
+        answer = client.post("/admin/login/", {"login": "eve", "password": "secret"})
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert b"Try again" in answer.content

@@ -63,8 +63,8 @@ def test_a_file_that_is_sent_is_not_stored(
     settings.FILE_UPLOAD_TEMP_DIR = str(tmp_path / "there is none")
     content = SimpleUploadedFile("large", b"x" * 3 * settings.FILE_UPLOAD_MAX_MEMORY_SIZE)
 
-    answer = client.post("/admin/login/", {"username": "x", "password": "y", "file": content})
+    answer = client.post("/admin/login/", {"login": "x", "password": "y", "file": content})
 
     assert answer.status_code == 200
-    assert answer.wsgi_request.POST["username"] == "x"
+    assert answer.wsgi_request.POST["login"] == "x"
     assert not answer.wsgi_request.FILES

@@ -1,0 +1,160 @@
+"""The decisions that django-allauth leaves to a site."""
+
+import time
+from ipaddress import ip_address
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.models import SocialAccount, SocialLogin
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.crypto import salted_hmac
+
+from memory.kernel import encryption
+from memory.kernel.admission import rates
+from memory.kernel.staff import access, recent_sign_in
+from uac_site.sign_in import configuration
+
+# Maximum number of failures per minute, per client address and per user name. An attacker who keeps
+# failing under somebody's name locks that person out, a second at a time, while the attack lasts.
+OF_ADDRESS = 20
+OF_NAME = 60
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # it has no types
+    """Passwords: whether they are accepted, and how often they may be wrong."""
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """Return False: accounts are created by staff, or by the identity provider."""
+        return False
+
+    def authenticate(self, request: HttpRequest, **credentials: Any) -> User | None:
+        """Check a password; raises ValidationError after too many failures.
+
+        Failures are counted across all processes.
+        """
+        if not settings.UAC_PASSWORD_SIGN_IN:
+            raise ValidationError("Passwords are not accepted here.", code="no_passwords")
+        counted = {
+            ("login_address", OF_ADDRESS): _address(request),
+            ("login_name", OF_NAME): str(credentials.get("username", "")),
+        }
+        keys = {
+            limit: salted_hmac("uac_site.login", text).hexdigest()
+            for limit, text in counted.items()
+        }
+        if any(rates.left_of(*limit, key, take=False) < 1 for limit, key in keys.items()):
+            raise ValidationError(
+                "Too many failed login attempts. Wait a minute, then try again.", code="too_many"
+            )
+        user: User | None = super().authenticate(request, **credentials)
+        if user is None:
+            for limit, key in keys.items():
+                rates.left_of(*limit, key, take=True)
+        return user
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """Return the client's address for the list of sessions, `::` if it is none."""
+        try:
+            return str(ip_address(_address(request)))
+        except ValueError:
+            return "::"
+
+    def is_reauthentication_required(self, *, app: str = "") -> bool:
+        """Return whether a person must prove again who they are, before they change a factor."""
+        return not recent_sign_in.is_recent(self.request)
+
+    def get_reauthentication_methods(self, user: User) -> list[dict[str, Any]]:
+        """Return the ways in which a person can prove who they are, the first by default."""
+        methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
+        if not settings.UAC_PASSWORD_SIGN_IN:
+            methods = [method for method in methods if method["id"] != "reauthenticate"]
+        if SocialAccount.objects.filter(user_id=user.pk).exists():
+            url = reverse("sign_in_again")
+            methods.append(
+                {"id": "provider", "description": "Sign in again at your organisation", "url": url}
+            )
+        return methods
+
+
+class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # it has no types
+    """Sign-in at an identity provider: its groups decide who enters, and in which roles."""
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
+        """Return True: whoever `pre_social_login` lets through gets an account."""
+        return True
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
+        """Refuse a person in none of the mapped groups; update the roles of one known here."""
+        roles = configuration.roles_of(_groups(sociallogin))
+        if not roles:
+            page = render(request, "socialaccount/no_role.html", status=403)
+            raise ImmediateHttpResponse(page)
+        if sociallogin.is_existing:
+            _give_roles(sociallogin.user, roles)
+
+    def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
+        """Create the account of a person who signs in for the first time."""
+        sociallogin.user.is_staff = True
+        user: User = super().save_user(request, sociallogin, form)
+        _give_roles(user, configuration.roles_of(_groups(sociallogin)))
+        return user
+
+
+class FactorAdapter(DefaultMFAAdapter):  # type: ignore[misc] # it has no types
+    """Second factors: their secrets are encrypted in the database, if the server has a key."""
+
+    def encrypt(self, text: str) -> str:
+        """Return the secret as it is stored."""
+        return encryption.encrypt(text.encode()).decode() if encryption.available() else text
+
+    def decrypt(self, encrypted_text: str) -> str:
+        """Return the secret; those stored before the server had a key are plain."""
+        is_token = encrypted_text.startswith("gAAAA")  # the version byte of Fernet, and zeros
+        return encryption.decrypt(encrypted_text.encode()).decode() if is_token else encrypted_text
+
+
+def record_provider_sign_in(
+    *, request: HttpRequest, sociallogin: SocialLogin | None = None, **signal: Any
+) -> None:
+    """Keep when the identity provider last asked the person to prove who they are.
+
+    OpenID Connect says it in `auth_time`. SAML is believed where this server has asked for it.
+    """
+    if sociallogin is None:
+        return
+    token = sociallogin.account.extra_data.get("id_token") or {}
+    forced_at = (sociallogin.state.get("data") or {}).get("forced_at", 0)
+    proved_at = token.get("auth_time", 0) if isinstance(token, dict) else 0
+    request.session[recent_sign_in.PROVED] = min(time.time(), max(proved_at, forced_at))
+
+
+def _address(request: HttpRequest) -> str:
+    """Return the client's address; behind a proxy, the address reported by the proxy."""
+    reported = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
+    behind_proxy = getattr(settings, "SECURE_PROXY_SSL_HEADER", None) is not None
+    return str(reported if behind_proxy and reported else request.META.get("REMOTE_ADDR", ""))
+
+
+def _groups(sociallogin: SocialLogin) -> set[str]:
+    """Return the names of the groups that the identity provider reports for a person."""
+    data: dict[str, Any] = sociallogin.account.extra_data
+    for answer in (data.get("userinfo") or {}, data.get("id_token") or {}, data):
+        groups = answer.get(settings.UAC_SIGN_IN_GROUPS_CLAIM)
+        if groups is not None:
+            return {groups} if isinstance(groups, str) else set(map(str, groups))
+    return set()
+
+
+def _give_roles(user: User, roles: set[str]) -> None:
+    """Make these the person's roles; groups that are no roles are left alone."""
+    all_roles = {role.name for role in access.ROLES}
+    user.groups.remove(*Group.objects.filter(name__in=all_roles - roles))
+    user.groups.add(*Group.objects.filter(name__in=roles))
