@@ -137,7 +137,7 @@ lock: $(STAMP)
 		--output-file requirements.lock pyproject.toml clients/python/pyproject.toml
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --constraint requirements.lock --no-annotate \
-		--extra openai --extra anthropic --extra google --extra mcp --extra traces \
+		--extra openai --extra anthropic --extra google --extra mcp --extra saml --extra traces \
 		--output-file requirements-server.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --no-deps --group minilm \

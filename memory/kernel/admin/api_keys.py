@@ -17,7 +17,7 @@ from memory.kernel.admin.display import NOTHING, badge, counted
 from memory.kernel.admin.filters import presence_filter
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Scope
-from memory.kernel.staff import access
+from memory.kernel.staff import access, recent_sign_in
 from memory.kernel.workspaces import NotReplaced, UnknownUsers, create_key, persons, replace_key
 
 
@@ -174,6 +174,8 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     def save_model(
         self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
     ) -> None:
+        if Scope.MANAGE in obj.scopes:
+            recent_sign_in.require(request)
         if change:
             super().save_model(request, obj, form, change)
             return
