@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from deploy.embedded.system import System
-from tests.browser import STAFF, create_maya, follow
+from tests.browser import PASSWORD, STAFF, create_maya, follow, visitor
 from tests.system import Person, new_client
 
 MESSAGE = "Amoxicillin is a penicillin, and there is a severe penicillin allergy (hives)"
@@ -455,3 +455,46 @@ def test_on_a_telephone_the_new_pages_fit(page: Page, loaded: Person) -> None:
     assert width_of(page) <= 390
     follow(page.get_by_role("link", name="The whole timeline"))
     assert width_of(page) <= 390
+
+
+@pytest.mark.extended
+def test_staff_sign_in_with_a_passkey_that_they_added(
+    browser: "Browser", system: System, staff: str
+) -> None:
+    from playwright.sync_api import expect
+
+    trouble: list[str] = []
+    with visitor(browser, system, trouble) as page:
+        at = system.base_url.replace("127.0.0.1", "localhost")  # passkeys need a name
+        page.goto(f"{at}/admin/")
+        page.get_by_label("Username").fill(staff)
+        page.get_by_label("Password").fill(PASSWORD)
+        follow(page.get_by_role("button", name="Log in"))
+        devices = page.context.new_cdp_session(page)
+        devices.send("WebAuthn.enable")
+        options = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True}
+        verified = {"hasUserVerification": True, "isUserVerified": True}
+        present = {"automaticPresenceSimulation": True}
+        device = {"options": options | verified | present}
+        devices.send("WebAuthn.addVirtualAuthenticator", device)
+        follow(page.get_by_role("link", name="Sign-in"))
+        follow(page.get_by_role("link", name="Add"))
+        page.get_by_label("Name").fill("laptop")
+        page.get_by_label("Passwordless").check()
+        follow(page.get_by_role("button", name="Add"))
+        follow(page.get_by_role("link", name="Admin"))
+        follow(page.get_by_role("button", name="Log out"))
+
+        page.goto(f"{at}/admin/login/?next=/admin/memory/alert/")
+        follow(page.get_by_role("button", name="Use a passkey"))
+
+        expect(page).to_have_url(f"{at}/admin/memory/alert/")
+    assert not trouble, trouble
+    system.manage(
+        "shell",
+        "-c",
+        f"""
+from allauth.mfa.models import Authenticator
+Authenticator.objects.filter(user__username={staff!r}).delete()
+""",
+    )

@@ -11,7 +11,6 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
-from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.html import format_html
 
@@ -56,11 +55,16 @@ class _Noted:
     """
 
     @recent_sign_in.required
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        response: HttpResponseBase = super().changeform_view(  # type: ignore[misc]
-            request, *args, **kwargs
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        return super().changeform_view(  # type: ignore[misc]
+            request, object_id, form_url, extra_context
         )
-        return response
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
         _note(request, AuditKind.ADD, [obj])

@@ -9,7 +9,7 @@ it asked the person, which may be hours before.
 import time
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from allauth.account.adapter import get_adapter
 from allauth.account.authentication import get_authentication_records
@@ -20,6 +20,8 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.utils.http import urlencode
+
+Page = TypeVar("Page", bound=Callable[..., HttpResponseBase])
 
 PROOF_SECONDS = 300
 # The session's key for the moment of the last proof at a sign-in, as a Unix timestamp in seconds.
@@ -58,7 +60,7 @@ def require(request: HttpRequest) -> None:
         raise ReauthenticationRequired
 
 
-def required(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+def required(view: Page) -> Page:
     """Decorate a page of the admin, which is a method, so that it first asks for the proof.
 
     A form that is submitted without the proof is not kept, since it may hold a password.
@@ -74,4 +76,4 @@ def required(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespons
         query = urlencode({REDIRECT_FIELD_NAME: request.get_full_path()})
         return HttpResponseRedirect(f"{methods[0]['url']}?{query}")
 
-    return proved
+    return cast(Page, proved)
