@@ -76,4 +76,4 @@ def required(view: Page) -> Page:
         query = urlencode({REDIRECT_FIELD_NAME: request.get_full_path()})
         return HttpResponseRedirect(f"{methods[0]['url']}?{query}")
 
-    return cast(Page, proved)
+    return cast("Page", proved)
