@@ -14,46 +14,18 @@ from benchmarks.harness import new_client as new_client
 from deploy.demo import person as sample
 from deploy.embedded import system as embedded
 from deploy.embedded.system import System
+from tests.constraints import make_rule
 
-_LATE_SOURCE = '''"""Speaks of every task that is late."""
-
-import datetime
-from collections.abc import Iterator
-
-from uac import Alert, warning
-
-from domains.work.state import tasks
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    """A task must not be late."""
-    for task in tasks:
-        if task.days > 0:
-            yield warning(f"{task.name} is {task.days} days late", evidence=[task])
-'''
-_LATE_TESTS = '''import datetime
-
-from uac.testing import run_check
-
-from constraints import late
-from domains.work.schema import Task
-
-TODAY = datetime.date(2026, 1, 1)
-
-
-def test_it_speaks_of_a_late_task() -> None:
-    """A task that is late."""
-    late_task = Task(key="a", name="a", days=3)
-    assert len(run_check(late, today=TODAY, tasks=[late_task])) == 1
-
-
-def test_it_is_silent_about_one_in_time() -> None:
-    """A task in time."""
-    in_time = Task(key="a", name="a", days=0)
-    assert run_check(late, today=TODAY, tasks=[in_time]) == []
-'''
 # A constraint that fires for each late task of the domain `work`, in the form for a request.
-LATE = {"source": _LATE_SOURCE, "tests": _LATE_TESTS}
+LATE = make_rule(
+    "late",
+    "work.Task",
+    "task.days > 0",
+    "{task.name} is {task.days} days late",
+    fires='name="a", days=3',
+    silent='name="a", days=0',
+    doc="A task must not be late.",
+)
 # A constraint of the demo's person, in the form for a request.
 [DRUG_ALLERGY] = [
     {"source": constraint.source, "tests": constraint.tests}

@@ -73,9 +73,7 @@ def test_enter_in_a_reason_does_nothing(page: Page, loaded: Person) -> None:
     assert [alert["message"] for alert in loaded.alerts("open")] == [MESSAGE]
 
 
-def test_acknowledging_it_is_confirmed_shown_and_known_to_the_api(
-    page: Page, loaded: Person
-) -> None:
+def test_acknowledgement_is_confirmed_and_reaches_the_api(page: Page, loaded: Person) -> None:
     page.goto("/admin/memory/alert/")
     row = page.get_by_role("row").filter(has_text=MESSAGE)
     row.get_by_role("checkbox").check()
@@ -184,9 +182,7 @@ def test_on_a_telephone_what_matters_is_on_the_screen(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_what_became_of_the_entries_has_its_colours(
-    page: Page, loaded: Person, scheme: Any
-) -> None:
+def test_entry_outcomes_have_their_colours(page: Page, loaded: Person, scheme: Any) -> None:
     page.emulate_media(color_scheme=scheme)
     of_the_user(page, loaded)
 
@@ -216,7 +212,7 @@ def contrast(*colours: str) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_what_a_person_said_does_not_act(page: Page) -> None:
+def test_hostile_message_does_not_act(page: Page) -> None:
     page.goto("/admin/memory/logentry/?kind__exact=message")
     entry = page.get_by_role("link").filter(has_text="document.title")
     expect(entry).to_have_text(
@@ -267,7 +263,7 @@ def test_a_query_is_written_and_run_by_keyboard_alone(page: Page) -> None:
     )
 
 
-def test_what_is_typed_while_a_query_runs_is_not_lost(page: Page) -> None:
+def test_text_typed_during_a_query_is_kept(page: Page) -> None:
     """A page of unfinished work reloads itself, unless somebody is typing on it."""
     seconds = 3000
 
@@ -296,9 +292,7 @@ def test_what_is_typed_while_a_query_runs_is_not_lost(page: Page) -> None:
     page.wait_for_url("**/console/?look=1")
 
 
-def test_without_script_a_query_is_asked_all_the_same(
-    browser: Browser, page: Page, system: System
-) -> None:
+def test_query_is_asked_without_script(browser: Browser, page: Page, system: System) -> None:
     context = browser.new_context(
         base_url=system.base_url,
         java_script_enabled=False,
@@ -419,7 +413,7 @@ def test_the_time_line_is_filtered_by_checkboxes(page: Page, loaded: Person) -> 
     expect(page.get_by_role("heading", name="View alert")).to_be_visible()
 
 
-def test_what_goes_on_is_told_until_nothing_does(page: Page, loaded: Person) -> None:
+def test_progress_is_shown_until_done(page: Page, loaded: Person) -> None:
     """The page polls repeatedly, and stops once no work is in progress."""
     asked: list[bool] = []
     working = True

@@ -122,9 +122,7 @@ def test_a_page_with_a_hundred_thousand_characters_in_a_line_keeps_its_width(
     assert trouble == []
 
 
-def test_a_script_that_got_in_would_not_run_and_would_be_told(
-    page: Page, trouble: list[str]
-) -> None:
+def test_injected_script_is_blocked_and_reported(page: Page, trouble: list[str]) -> None:
     page.goto("/admin/")
     with page.expect_console_message(lambda message: "violates script-src" in message.text):
         page.evaluate(
@@ -138,7 +136,7 @@ def test_a_script_that_got_in_would_not_run_and_would_be_told(
     assert any("violates script-src" in text for text in trouble)
 
 
-def test_what_the_admin_itself_brings_works_under_the_policy(
+def test_admin_scripts_work_under_the_policy(
     page: Page, pages: dict[str, list[str]], trouble: list[str]
 ) -> None:
     # The account's page: dates with a calendar and a clock, and choices moved between two boxes.

@@ -62,9 +62,7 @@ def said(page: Page, text: str | re.Pattern[str]) -> None:
 # -- Workspaces and their keys -------------------------------------------------------------------
 
 
-def test_a_key_is_made_and_shown_once_works_and_works_no_more_when_it_is_revoked(
-    page: Page, system: System, manager: Client
-) -> None:
+def test_key_works_from_creation_to_revocation(page: Page, system: System, manager: Client) -> None:
     page.goto("/admin/memory/apikey/add/")
     page.get_by_label("Workspace:").select_option("tasks")
     page.get_by_label("Name:").fill("backend of the shop")
@@ -84,9 +82,7 @@ def test_a_key_is_made_and_shown_once_works_and_works_no_more_when_it_is_revoked
     assert manager.get("users/")[0] == 200
 
 
-def test_a_workspace_is_given_a_rate_and_a_wrong_number_is_refused_at_its_field(
-    page: Page, system: System
-) -> None:
+def test_workspace_rate_is_set_and_invalid_one_refused(page: Page, system: System) -> None:
     client = new_client(system, "tasks-rates")
 
     def reads(status: int) -> None:
@@ -113,9 +109,7 @@ def test_a_workspace_is_given_a_rate_and_a_wrong_number_is_refused_at_its_field(
     reads(200)
 
 
-def test_a_paused_workspace_keeps_what_is_sent_until_it_is_resumed(
-    page: Page, system: System
-) -> None:
+def test_paused_workspace_keeps_entries_until_resumed(page: Page, system: System) -> None:
     person = create_person(new_client(system, "tasks-pause"), "ada")
     open_row(page, "workspace", "tasks-pause", "tasks-pause")
     act(page, "Pause")
@@ -184,9 +178,7 @@ def test_an_endpoint_is_added_tested_and_sent_the_same_again(page: Page, manager
 # -- Constraints of a workspace ------------------------------------------------------------------
 
 
-def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
-    page: Page, system: System
-) -> None:
+def test_workspace_constraint_from_writing_to_disabling(page: Page, system: System) -> None:
     # Given a user whom it concerns
     manager = new_client(system, "tasks-rules", *EVERYTHING)
     ada = create_person(manager, "ada")
@@ -362,9 +354,7 @@ def test_work_that_was_given_up_is_tried_again(page: Page, system: System, manag
 # -- Redaction and erasure -----------------------------------------------------------------------
 
 
-def test_an_entry_is_redacted_after_it_was_shown_what_goes_and_said_why(
-    page: Page, manager: Client
-) -> None:
+def test_entry_is_redacted_after_preview_and_reason(page: Page, manager: Client) -> None:
     person = create_person(manager, "redacted")
     person.log(task("report", 0))
     (entry,) = person.log(task("wolframite", 1))
@@ -471,9 +461,7 @@ def move(page: Page, name: str, option: str) -> None:
 # -- Alerts --------------------------------------------------------------------------------------
 
 
-def test_alerts_are_acknowledged_together_and_snoozed_judged_and_resolved_one_by_one(
-    page: Page, manager: Client
-) -> None:
+def test_alerts_are_handled_in_bulk_and_one_by_one(page: Page, manager: Client) -> None:
     person = create_person(manager, "alerted")
     person.log(*(task(key, 0) for key in "abc"))
     person.write_constraint("late", LATE)

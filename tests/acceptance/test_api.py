@@ -122,7 +122,7 @@ def seen(tour: Tour) -> dict[str, Any]:
     return found
 
 
-def test_another_workspace_finds_nothing_and_changes_nothing(
+def test_other_workspace_reads_and_changes_nothing(
     server: System, tour: Tour, tmp_path: Path
 ) -> None:
     before = seen(tour)

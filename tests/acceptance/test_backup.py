@@ -55,9 +55,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     return dump, ada.client.key, before
 
 
-def test_restored_backup_verifies_and_goes_on(
-    dumped: tuple[Path, str, int], tmp_path: Path
-) -> None:
+def test_restored_backup_verifies_and_works(dumped: tuple[Path, str, int], tmp_path: Path) -> None:
     dump, api_key, before = dumped
     folder = tmp_path / "restored"
     folder.mkdir()

@@ -18,6 +18,7 @@ from deploy.demo import person
 from deploy.demo.recorded_model import recorded_model
 from deploy.embedded.http import ApiClient
 from deploy.embedded.process import free_port
+from tests.constraints import make_rule
 from tests.llm_server import KEY, llm_server, status
 from tests.processes import Process, gone
 from tests.waiting import polled, scaled
@@ -55,42 +56,15 @@ sys.exit(main())
 """
 
 # A rule that the sample person does not have; it fires for two of her trips.
-PORTUGAL = {
-    "source": """
-import datetime
-from collections.abc import Iterator
-
-from domains.travel.state import trips
-from uac import Alert, warning
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    for trip in trips:
-        if trip.country == "Portugal":
-            yield warning(f"{trip.destination} is far", evidence=[trip])
-""",
-    "tests": """
-import datetime
-
-from constraints import portugal
-from domains.travel.schema import Trip
-from uac.testing import run_check
-
-DAY = datetime.date(2026, 1, 1)
-
-
-def trip(to: str) -> Trip:
-    return Trip(key="a", destination=to, country=to, departs_on=DAY, returns_on=DAY, purpose="work")
-
-
-def test_speaks() -> None:
-    assert len(run_check(portugal, today=DAY, trips=[trip("Portugal")])) == 1
-
-
-def test_is_silent() -> None:
-    assert run_check(portugal, today=DAY, trips=[trip("Spain")]) == []
-""",
-}
+_DATES = 'departs_on=TODAY, returns_on=TODAY, purpose="work"'
+PORTUGAL = make_rule(
+    "portugal",
+    "travel.Trip",
+    'trip.country == "Portugal"',
+    "{trip.destination} is far",
+    fires=f'destination="Porto", country="Portugal", {_DATES}',
+    silent=f'destination="Madrid", country="Spain", {_DATES}',
+)
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +197,7 @@ class TestFirstStart:
         assert first.count("the same as computed from the log entries without the server") == 3
         assert "no answer to" not in first
 
-    def test_what_was_told_in_other_words_is_found(self, first: str) -> None:
+    def test_paraphrased_messages_are_found(self, first: str) -> None:
         _, _, shown = first.partition("Three searches, by meaning")
         for one in person.recalled():
             assert re.search(rf"{re.escape(one.text)}\n +entry \d+: {one.begins}", shown)
@@ -255,7 +229,7 @@ def test_in_containers_it_comes_out_the_same_without_a_warning(tmp_path: Path) -
     assert output.rstrip().endswith("All alerts and answers are as expected.")
 
 
-def test_who_insists_on_docker_gets_nothing_less(tmp_path: Path) -> None:
+def test_required_docker_is_not_replaced(tmp_path: Path) -> None:
     output = ended(tmp_path / "data", status=1, UAC_SANDBOX_RUNNER="docker")
 
     assert "UAC_SANDBOX_RUNNER is docker: the Docker engine failed: " in output
@@ -274,7 +248,7 @@ def test_a_second_start_resumes_and_loads_nothing_twice(first: str, folder: Path
     assert second.rstrip().endswith("All alerts and answers are as expected.")
 
 
-def test_a_model_that_refuses_the_key_is_told_at_once_and_the_next_start_goes_on(
+def test_refused_key_is_reported_and_next_start_resumes(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "data"
@@ -348,9 +322,7 @@ class TestRunning:
         assert "Traceback" not in output
         assert running.poll() is None
 
-    def test_of_a_message_that_no_recording_knows_the_staff_are_told_why_it_waits(
-        self, shown: str
-    ) -> None:
+    def test_unrecorded_message_waits_with_a_reason(self, shown: str) -> None:
         client = client_of(shown)
         path = f"users/{person.USER_ID}/"
 

@@ -48,15 +48,6 @@ def everybody(system: System) -> list[Person]:
     return create_people(new_client(system, "hosts"), 8)
 
 
-def test_both_do_the_work(system: System, everybody: list[Person]) -> None:
-    work = Work(system, everybody)
-    for _ in range(3):
-        work.send()
-
-    assert work.hosts().keys() == list_hosts(system).keys()
-    work.all_is_there_once()
-
-
 def test_while_an_engine_is_gone_its_worker_says_so_and_the_other_host_does_all(
     system: System, everybody: list[Person], engines: dict[str, Engine]
 ) -> None:

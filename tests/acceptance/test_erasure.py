@@ -185,7 +185,7 @@ def live_through(client: Client) -> Person:
     person.log(record("Task", f"{CANARY}-3", domain="work", name="x", days=f"{CANARY}-days"))
     late = {
         "source": LATE["source"].replace("must not be late", f"must not be {CANARY}-doc"),
-        "tests": LATE["tests"].replace("A task in time", f"A {CANARY}-test"),
+        "tests": f"# {CANARY}-test\n{LATE['tests']}",
     }
     person.write_constraint(CANARY, rename(late))
     (alert,) = polled(person.alerts, bool)

@@ -54,13 +54,13 @@ workspace = Workspace.objects.get(name="NAME")
 for user in range({USERS}):
     person = create_user(workspace, f"u{{user}}", metadata=None)
     drafts = [
-        log.Draft(
+        entry_log.Draft(
             kind=EntryKind.RECORD,
             data={{"domain": "work", "type": "Task", "key": f"t{{n}}", "data": {{"days": n}}}},
         )
         for n in range({LONG_ENTRIES} if user < {LONG} else {ENTRIES})
     ]
-    log.append(person, drafts, source="test")
+    entry_log.append(person, drafts, source="test")
 """
 
 

@@ -109,7 +109,7 @@ def ask_web(port: int, path: str, form: dict[str, str] | None = None, **headers:
         connection.close()
 
 
-def test_from_an_empty_database_to_a_login_with_style_and_a_backup(
+def test_empty_database_to_styled_login_and_backup(
     environment: dict[str, str],
 ) -> None:
     assert (CHECKOUT / ".venv" / "bin" / "python").exists(), "make installs it"

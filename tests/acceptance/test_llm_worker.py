@@ -34,9 +34,7 @@ def system(llm: LlmServer, port: int) -> Iterator[System]:
         yield system
 
 
-def test_a_worker_asks_the_model_when_it_is_time_and_does_not_wait_for_it_when_it_is_stopped(
-    system: System, llm: LlmServer, port: int
-) -> None:
+def test_stopped_worker_does_not_wait_for_model(system: System, llm: LlmServer, port: int) -> None:
     client = new_client(system, "model")
     status, user = client.post("users/", {"user_id": "ada"})
     assert (status, user["structure"]["state"]) == (201, "idle")

@@ -117,9 +117,7 @@ def test_the_web_process_counts_requests_by_route(person: Person, metrics_port: 
     assert person.user_id not in str(named)
 
 
-def test_metrics_are_those_of_the_document_and_name_no_person(
-    person: Person, metrics_port: int
-) -> None:
+def test_metrics_are_documented_and_name_no_person(person: Person, metrics_port: int) -> None:
     person.log(record("Trip", "a", domain="travel", to="Rome"))
     metrics = polled(  # a user's sandbox is kept for some seconds before one is destroyed
         lambda: Metrics(metrics_port), lambda seen: seen.total("uac_sandbox_destroyed_total")

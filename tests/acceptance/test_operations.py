@@ -101,9 +101,7 @@ def test_a_sandbox_worker_gives_back_what_it_has_not_done(system: System, manage
     system.start("sandbox-1")
 
 
-def test_a_default_worker_gives_back_the_message_that_hangs(
-    system: System, manager: Client
-) -> None:
+def test_default_worker_gives_back_hanging_message(system: System, manager: Client) -> None:
     leased = "SELECT lease_owner, attempts FROM memory_delivery"
     with receiver(hangs) as server:
         endpoint = ok(manager.post("webhooks/", {"url": server.url}))
@@ -123,9 +121,7 @@ def test_beat_and_an_idle_worker_end_at_once(system: System) -> None:
         system.start(name)
 
 
-def test_web_ends_while_requests_wait_and_what_it_acknowledged_is_there(
-    system: System, manager: Client
-) -> None:
+def test_web_stop_loses_no_acknowledged_entry(system: System, manager: Client) -> None:
     acknowledged: list[int] = []
     stopping = threading.Event()
 
@@ -161,9 +157,7 @@ def test_web_ends_while_requests_wait_and_what_it_acknowledged_is_there(
     assert len(acknowledged) == len(set(acknowledged))
 
 
-def test_silent_dispatcher_raises_an_alarm_that_is_cleared(
-    system: System, mails: MailServer, port: int
-) -> None:
+def test_silent_dispatcher_raises_an_alarm(system: System, mails: MailServer, port: int) -> None:
     def subjects() -> list[str]:
         return [str(mail["Subject"]) for mail in mails.mails]
 

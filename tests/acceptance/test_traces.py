@@ -60,9 +60,7 @@ def ask(person: Person, code: str, trace: str) -> int:
     return status
 
 
-def test_a_question_is_one_trace_from_the_caller_to_the_sandbox(
-    person: Person, collector: Receiver
-) -> None:
+def test_query_is_one_trace_from_caller_to_sandbox(person: Person, collector: Receiver) -> None:
     person.log(record("Trip", CANARY, domain="travel", to=CANARY))
 
     assert ask(person, f"[trip.to for trip in trips] + ['{CANARY}']", TRACE) == 200

@@ -113,9 +113,7 @@ echo "$UAC_KEY"
 
 
 @pytest.mark.timeout(900)
-def test_the_commands_of_the_page_about_exports_work(
-    server: dict[str, str], tmp_path: Path
-) -> None:
+def test_commands_of_the_export_page_work(server: dict[str, str], tmp_path: Path) -> None:
     [commands] = [
         one for one in blocks((CHECKOUT / "docs" / "export.md").read_text(), "") if "curl" in one
     ]

@@ -133,9 +133,7 @@ def test_sabotage_of_the_database_is_named(
     assert named in violations(database, system.journal)
 
 
-def test_derived_entry_counts_as_sent_by_nobody_even_if_redacted(
-    system: Deployment, database: Database
-) -> None:
+def test_redacted_derived_entry_has_no_sender(system: Deployment, database: Database) -> None:
     fact = database.execute(
         "INSERT INTO memory_logentry SELECT (jsonb_populate_record(e, jsonb_build_object("
         "'id', gen_random_uuid(), 'seq', u.last_seq + 1, 'kind', 'fact', 'derived_from',"

@@ -34,9 +34,7 @@ def test_everything_is_healthy_and_migrated_once(deployment: Deployment) -> None
     assert (migrated["Status"], migrated["ExitCode"]) == ("exited", 0)
 
 
-def test_the_main_loop_from_an_entry_to_an_alert_that_is_acknowledged(
-    deployment: Deployment, person: Person
-) -> None:
+def test_main_loop_from_entry_to_acknowledged_alert(deployment: Deployment, person: Person) -> None:
     entries = person.log(PENICILLIN, IBUPROFEN)
     assert [entry["state"] for entry in entries] == ["covered"] * 2
     person.write_constraint("drug_allergy", DRUG_ALLERGY)
@@ -51,9 +49,7 @@ def test_the_main_loop_from_an_entry_to_an_alert_that_is_acknowledged(
     assert (answer["value"], answer["runner"], answer["warning"]) == (2, "docker", None)
 
 
-def test_a_question_in_words_reaches_the_model_with_the_key_of_the_secret(
-    person: Person, llm: LlmServer
-) -> None:
+def test_question_reaches_model_with_key_of_secret(person: Person, llm: LlmServer) -> None:
     trips = [
         record("Trip", name, domain="travel", on=on, cost=cost)
         for name, on, cost in (("rome", "2026-05-02", 840), ("oslo", "2026-09-11", 1260))
@@ -178,9 +174,7 @@ INSIDE = ("postgres", "redis", "web", "mcp", "worker-sandbox", "beat", "socket-p
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_only_who_calls_something_outside_has_a_way_there(
-    deployment: Deployment, service: str
-) -> None:
+def test_only_calling_services_have_a_way_outside(deployment: Deployment, service: str) -> None:
     for container in deployment.containers(service):
         named = run(
             *("docker", "inspect", "--format"),
@@ -201,9 +195,7 @@ def test_the_database_has_room_for_twice_the_processes(deployment: Deployment) -
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_no_process_is_root_or_can_become_it_or_write_to_its_image(
-    deployment: Deployment, service: str
-) -> None:
+def test_no_process_is_root_or_writes_to_its_image(deployment: Deployment, service: str) -> None:
     container = deployment.containers(service)[0]
     config = inspected(container)["HostConfig"]
     assert config["ReadonlyRootfs"] is True
@@ -254,7 +246,7 @@ def test_the_image_has_nothing_to_build_with(deployment: Deployment) -> None:
     assert labels["org.opencontainers.image.version"] == "first"
 
 
-def test_only_the_proxy_has_the_engine_and_only_the_sandbox_worker_has_the_proxy(
+def test_only_proxy_reaches_engine_and_only_worker_proxy(
     deployment: Deployment,
 ) -> None:
     mounts: dict[str, list[str]] = {}
@@ -301,7 +293,7 @@ print(json.dumps(said))
 """
 
 
-def test_a_sandbox_worker_that_was_taken_over_gets_nothing_else_of_the_engine(
+def test_hijacked_sandbox_worker_gains_nothing_from_engine(
     deployment: Deployment,
 ) -> None:
     worker, database = deployment.one("worker-sandbox"), deployment.one("postgres")

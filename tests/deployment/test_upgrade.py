@@ -84,9 +84,7 @@ def test_an_upgrade_under_load_fails_no_request_and_loses_no_entry(
     assert contents(load) == by_user(load.acknowledged)
 
 
-def test_an_old_process_starts_beside_a_database_that_is_ahead(
-    deployment: Deployment, load: Load
-) -> None:
+def test_old_process_starts_beside_newer_database(deployment: Deployment, load: Load) -> None:
     """This is the way back, as long as migrations only add: the older release lacks one."""
     finished = upgrade(deployment, deployment.image)
 

@@ -38,9 +38,7 @@ def before(
         yield one
 
 
-def test_the_release_before_is_upgraded_and_no_request_fails(
-    before: Deployment, images: dict[str, str]
-) -> None:
+def test_upgrade_of_release_fails_no_request(before: Deployment, images: dict[str, str]) -> None:
     load = loaded(before)
     this = server_image(images["BASE"], tag=f"{before.project}:this", VERSION="this")
 

@@ -124,9 +124,7 @@ def test_a_webhook_arrives_though_its_worker_is_killed_and_its_receiver_fails(
     assert status == 204
 
 
-def test_a_checkpoint_is_made_once_though_its_worker_is_killed_in_the_middle(
-    system: System, person: Person
-) -> None:
+def test_checkpoint_of_killed_worker_is_made_once(system: System, person: Person) -> None:
     before = person.get()["head"]
 
     # Given a checkpoint that is judged and half written

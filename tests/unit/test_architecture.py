@@ -56,3 +56,12 @@ def test_every_page_is_linked_from_the_overview() -> None:
     linked = LINKS.findall((ROOT / "ARCHITECTURE.md").read_text())
 
     assert {f"docs/architecture/{page.name}" for page in FOLDER.glob("*.md")} <= set(linked)
+
+
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    named = re.findall(r"\btest_\w+", (ROOT / "THREAT_MODEL.md").read_text())
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    defined = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
+
+    assert named
+    assert set(named) - defined - {file.stem for file in files} == set()

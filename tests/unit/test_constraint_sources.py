@@ -75,9 +75,7 @@ def test_text_that_is_no_python_reads_nothing(source: str) -> None:
         (HOTEL, "cost", True),  # a part of what it reads, maybe
     ],
 )
-def test_constraint_reads_a_field_of_imported_records(
-    class_: Class, field: str, expected: bool
-) -> None:
+def test_constraint_reads_imported_fields(class_: Class, field: str, expected: bool) -> None:
     assert reads_field(reads_of(SOURCE), TRAVEL, class_, field) is expected
 
 

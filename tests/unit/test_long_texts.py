@@ -125,7 +125,7 @@ class TestMarks:
             texts.parse_python("a = 1\nb" + "\u0301" * 31 + " = 2\n")
         assert raised.value.lineno == 2
 
-    def test_it_is_refused_before_it_is_normalised(self) -> None:
+    def test_marks_are_refused_before_normalising(self) -> None:
         def parse(text: str) -> None:
             with pytest.raises(SyntaxError):
                 texts.parse_expression(text)
@@ -194,7 +194,7 @@ class TestFrames:
             (rb'["\\\\", "[[[", {}]', 5),
         ],
     )
-    def test_what_stands_in_texts_is_no_value(self, body: bytes, values: int) -> None:
+    def test_marks_in_texts_are_no_values(self, body: bytes, values: int) -> None:
         marks = values - 1  # each but the first follows a mark, and there is one for the outermost
         assert protocol.has_more_values(body, marks - 1)
         assert not protocol.has_more_values(body, marks)

@@ -27,7 +27,7 @@ def test_waits_end_when_it_has_come_and_say_so_when_it_has_not() -> None:
         polled(lambda: "nothing", lambda seen: False, seconds=0)
 
 
-def test_no_property_has_a_deadline_and_all_draw_as_the_profile_does(
+def test_every_property_follows_the_profile(
     request: pytest.FixtureRequest,
 ) -> None:
     profile = hypothesis.settings.get_profile("patient")

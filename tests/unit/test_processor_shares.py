@@ -48,9 +48,7 @@ def shares(clock: Clock) -> ProcessorShares:
     return shares
 
 
-def test_a_workspace_waits_until_its_share_has_paid_for_what_it_used(
-    shares: ProcessorShares, clock: Clock
-) -> None:
+def test_workspace_waits_until_its_share_has_paid(shares: ProcessorShares, clock: Clock) -> None:
     shares.charge("a", BURST_SECONDS, SHARE)
     assert shares.admit("a", SHARE) == 0
     assert clock.slept == []
@@ -61,9 +59,7 @@ def test_a_workspace_waits_until_its_share_has_paid_for_what_it_used(
     assert clock.slept == [0.5, 1.5]
 
 
-def test_time_that_passes_pays_off_but_saves_up_only_a_burst(
-    shares: ProcessorShares, clock: Clock
-) -> None:
+def test_idle_time_saves_up_a_burst_at_most(shares: ProcessorShares, clock: Clock) -> None:
     shares.charge("a", BURST_SECONDS + 0.2, SHARE)
     clock.now += 0.4
     assert shares.admit("a", SHARE) == 0
@@ -81,9 +77,7 @@ def test_another_workspace_does_not_wait(shares: ProcessorShares, clock: Clock) 
     assert clock.slept == []
 
 
-def test_the_only_active_workspace_uses_what_it_likes(
-    shares: ProcessorShares, clock: Clock
-) -> None:
+def test_only_active_workspace_is_unlimited(shares: ProcessorShares, clock: Clock) -> None:
     shares.charge("a", BURST_SECONDS + SHARE * 10, SHARE)
     assert shares.admit("a", SHARE) == pytest.approx(10)
     clock.now += ACTIVE_SECONDS
@@ -104,9 +98,7 @@ def test_use_of_long_ago_is_forgotten(shares: ProcessorShares, clock: Clock) -> 
     assert list(shares._usage) == ["a"]
 
 
-def test_a_request_that_would_wait_too_long_is_refused_at_once(
-    shares: ProcessorShares, clock: Clock
-) -> None:
+def test_request_that_waits_too_long_is_refused(shares: ProcessorShares, clock: Clock) -> None:
     longer = MAX_WAIT_SECONDS + 1
     shares.charge("a", BURST_SECONDS + SHARE * longer, SHARE)
     assert shares.admit("a", SHARE) == pytest.approx(longer)
@@ -122,9 +114,7 @@ def test_no_workspace_is_refused_for_long(shares: ProcessorShares, clock: Clock)
     assert shares.admit("a", SHARE) == pytest.approx(MAX_DEBT_SECONDS)
 
 
-def test_waiting_requests_leave_slots_to_other_workspaces(
-    shares: ProcessorShares, clock: Clock
-) -> None:
+def test_waiting_requests_leave_slots_to_others(shares: ProcessorShares, clock: Clock) -> None:
     shares.charge("a", BURST_SECONDS + 0.2, SHARE)
     shares.charge("b", BURST_SECONDS + 0.2, SHARE)
     with slots.WAITING.take("a"), slots.WAITING.take("a"):
@@ -137,18 +127,14 @@ def test_waiting_requests_leave_slots_to_other_workspaces(
     assert shares.admit("a", SHARE) == 0
 
 
-def test_each_workspace_has_the_share_that_it_is_given(
-    shares: ProcessorShares, clock: Clock
-) -> None:
+def test_each_workspace_has_its_own_share(shares: ProcessorShares, clock: Clock) -> None:
     shares.charge("a", BURST_SECONDS + 0.1, 0.1)
     shares.charge("b", BURST_SECONDS + 0.1, 0.4)
     assert (shares.admit("b", 0.4), shares.admit("a", 0.1)) == (0, 0)
     assert clock.slept == [0.25, 0.75]
 
 
-def test_a_workspace_without_a_limit_never_waits_but_is_active(
-    shares: ProcessorShares, clock: Clock
-) -> None:
+def test_workspace_without_limit_is_active(shares: ProcessorShares, clock: Clock) -> None:
     clock.now += ACTIVE_SECONDS
     shares.charge("all", 100, 1.0)
     assert shares.admit("all", 1.0) == 0

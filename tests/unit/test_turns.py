@@ -53,18 +53,14 @@ def begun(worker: Turns, workspace: int | None, kind: str = "query") -> list[Cur
     return [work for work in works if work is not None]
 
 
-def test_no_workspace_has_all_threads_however_little_its_work_takes(
-    worker: Turns, clock: Clock
-) -> None:
+def test_short_work_of_a_workspace_leaves_one_thread(worker: Turns, clock: Clock) -> None:
     take(worker, clock, 1, SHORT)
 
     assert len(begun(worker, 1)) == THREADS - 1
     assert worker.begin(hint(2)) is not None
 
 
-def test_workspace_with_long_work_has_half_of_the_threads_beside_others(
-    worker: Turns, clock: Clock
-) -> None:
+def test_long_work_gets_half_of_the_threads_beside_others(worker: Turns, clock: Clock) -> None:
     take(worker, clock, 1, LONG)
     take(worker, clock, 2, SHORT)
 
@@ -80,9 +76,7 @@ def test_alone_it_has_all_but_those_that_do_no_long_work(worker: Turns, clock: C
     assert len(begun(worker, 1)) == THREADS - 1
 
 
-def test_thread_is_left_for_short_work_however_many_workspaces_take_long(
-    worker: Turns, clock: Clock
-) -> None:
+def test_long_work_of_many_leaves_one_thread(worker: Turns, clock: Clock) -> None:
     for workspace in range(1, 6):
         take(worker, clock, workspace, LONG)
 
@@ -99,9 +93,7 @@ def test_work_in_progress_counts_as_long_once_it_takes_long(worker: Turns, clock
     assert worker.begin(hint(2)) is None
 
 
-def test_short_work_is_not_held_up_by_long_work_of_its_workspace(
-    worker: Turns, clock: Clock
-) -> None:
+def test_short_work_passes_long_work_of_its_workspace(worker: Turns, clock: Clock) -> None:
     take(worker, clock, 1, LONG, "proposal")
     take(worker, clock, 2, SHORT)
     assert len(begun(worker, 1, "proposal")) == THREADS // 2
@@ -117,9 +109,7 @@ def test_long_work_is_forgiven_in_time(worker: Turns, clock: Clock) -> None:
     assert len(begun(worker, 1)) == THREADS - 1
 
 
-def test_short_work_in_between_does_not_hide_that_other_took_long(
-    worker: Turns, clock: Clock
-) -> None:
+def test_short_work_does_not_hide_long_work(worker: Turns, clock: Clock) -> None:
     take(worker, clock, 1, LONG)
     for _ in range(50):
         take(worker, clock, 1, SHORT)
@@ -144,9 +134,7 @@ def test_held_hints_are_sent_cheapest_workspace_first(worker: Turns, clock: Cloc
 
 @pytest.mark.parametrize("task", ["forecasts", "backtests"])
 @pytest.mark.parametrize("workspace", [1, 2])
-def test_a_query_is_sent_before_forecasts_and_backtests_that_wait_for_longer(
-    clock: Clock, task: str, workspace: int
-) -> None:
+def test_query_goes_before_waiting_background_work(clock: Clock, task: str, workspace: int) -> None:
     worker, under_way, waiting, query = background_and_a_query(clock, task, workspace)
     assert [worker.begin(one) for one in (*waiting, query)] == [None] * 4
 
@@ -220,7 +208,7 @@ def test_a_worker_with_one_thread_does_what_comes(clock: Clock) -> None:
     assert worker.begin(hint(1)) is not None
 
 
-def test_language_model_work_has_turns_too(
+def test_language_model_work_has_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[str] = []

@@ -38,9 +38,7 @@ def traveller(person: Person) -> Person:
     return person
 
 
-def test_crewai_sends_null_for_every_argument_that_a_model_leaves_out(
-    agents: Agents, person: Person
-) -> None:
+def test_nulls_of_crewai_are_arguments_left_out(agents: Agents, person: Person) -> None:
     person.log(record("Trip", "rome", domain="travel", to="Rome", cost=840))
 
     async def work() -> None:
@@ -108,22 +106,7 @@ def test_a_model_writes_lists_and_numbers_as_text(agents: Agents, person: Person
     asyncio.run(work())
 
 
-def test_a_plain_statement_is_remembered_and_found(agents: Agents, person: Person) -> None:
-    async def work() -> None:
-        async with agents.connected(person.user_id) as client:
-            tools = Tools(client)
-            kept = await tools("remember", text="Ada is allergic to penicillin.")
-            (entry,) = kept["entries"]
-            assert (entry["seq"], entry["kind"], entry["state"]) == (1, "fact", "pending")
-            (hit,) = (await tools("search_memory", query="penicillin"))["hits"]
-            assert hit["text"] == "Ada is allergic to penicillin."
-
-    asyncio.run(work())
-
-
-def test_a_sum_counts_its_evidence_and_the_rest_is_there_on_demand(
-    agents: Agents, traveller: Person
-) -> None:
+def test_sum_counts_evidence_and_pages_the_rest(agents: Agents, traveller: Person) -> None:
     async def work() -> None:
         async with agents.connected(traveller.user_id) as client:
             tools = Tools(client)
@@ -158,9 +141,7 @@ def test_an_argument_cannot_name_another_user(agents: Agents, person: Person) ->
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/users/ada/mcp", "/users/ada/mcp/"])
-def test_an_address_answers_with_and_without_a_slash(
-    system: System, client: Client, path: str
-) -> None:
+def test_address_answers_with_and_without_slash(system: System, client: Client, path: str) -> None:
     client.post("users/", {"user_id": "ada"})
     status, _, answer = ask(system, "POST", path, Authorization=f"Bearer {client.key}")
     assert (status, len(answer["result"]["tools"]) > 10) == (200, True)

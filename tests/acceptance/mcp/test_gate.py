@@ -111,9 +111,7 @@ def test_health_is_told_without_a_key(system: System) -> None:
     assert ask(system, "GET", "/readyz")[::2] == (200, {"database": "ok", "redis": "ok"})
 
 
-def test_without_its_database_it_says_so_and_when_to_come_again(
-    system: System, client: Client
-) -> None:
+def test_missing_database_is_reported_with_retry_after(system: System, client: Client) -> None:
     ask(system, "POST", "/mcp", Authorization=f"Bearer {client.key}")  # it is connected
     system.stop("postgres")
     try:

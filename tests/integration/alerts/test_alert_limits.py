@@ -140,7 +140,7 @@ def test_openings_of_yesterday_do_not_count(user: MemoryUser) -> None:
     assert not PausedConstraint.objects.exists()
 
 
-def test_flapping_alert_is_paused_at_its_fifth_opening_and_stays_open(
+def test_flapping_alert_is_paused_at_its_fifth_opening(
     user: MemoryUser,
 ) -> None:
     for _ in range(4):

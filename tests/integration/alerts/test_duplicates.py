@@ -99,9 +99,7 @@ def causes(alert: Alert) -> list[str]:
     return [cause.constraint for cause in alert.causes]
 
 
-def test_finding_of_both_constraints_is_one_alert_with_two_causes(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_finding_of_both_is_one_alert_with_two_causes(api: APIClient, user: MemoryUser) -> None:
     run_finds(user, own(), ours())
 
     [shown] = api.get("/v1/users/ada/alerts/").data["results"]
@@ -296,9 +294,7 @@ def test_a_duplicate_is_neither_escalated_nor_counted(api: APIClient, user: Memo
 
 
 @pytest.mark.parametrize("path", BOTH)
-def test_alert_is_found_by_each_of_its_constraints(
-    api: APIClient, user: MemoryUser, path: str
-) -> None:
+def test_alert_is_found_by_each_constraint(api: APIClient, user: MemoryUser, path: str) -> None:
     run_finds(user, own(), ours())
     run_finds(user, own(), ours(), finding(ASPIRIN, constraint="constraints/other.py"))
 
@@ -307,9 +303,7 @@ def test_alert_is_found_by_each_of_its_constraints(
 
 
 @pytest.mark.parametrize("path", BOTH)
-def test_subscriber_of_a_constraint_sees_its_findings_end(
-    api: APIClient, user: MemoryUser, path: str
-) -> None:
+def test_subscriber_sees_findings_end(api: APIClient, user: MemoryUser, path: str) -> None:
     """The user's own constraint, which the alert is listed for, is deleted."""
     run_finds(user, own(), ours())
     copy: dict[str, str] = {}
@@ -398,9 +392,7 @@ def test_a_forecast_tells_as_many_events_as_there_are_alerts(
         {"state": "resolved", "resolved_at": timezone.now(), "escalate_at": None},
     ],
 )
-def test_a_duplicate_that_is_not_covered_is_reported(
-    user: MemoryUser, changes: dict[str, Any]
-) -> None:
+def test_uncovered_duplicate_is_reported(user: MemoryUser, changes: dict[str, Any]) -> None:
     run_finds(user, own(), ours())
     assert not [one for one in verification.problems(user) if "is not listed" in str(one)]
     Alert.objects.filter(constraint=OWN).update(**changes)
@@ -476,7 +468,7 @@ def test_a_paused_constraint_does_not_silence_the_other(user: MemoryUser) -> Non
     assert graver.state == AlertState.OPEN
 
 
-def test_a_model_that_would_silence_a_duplicate_is_noted_on_the_listed_alert(
+def test_silenced_duplicate_is_noted_on_listed_alert(
     user: MemoryUser,
 ) -> None:
     run_finds(user, own(), ours())
@@ -494,9 +486,7 @@ def _merge(user: MemoryUser, merged: MemoryUser, alerts: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("state", ["acknowledged", "snoozed", "resolved"])
-def test_after_a_merge_what_was_open_is_not_put_away_with_another(
-    user: MemoryUser, state: str
-) -> None:
+def test_merge_keeps_open_alert_apart_from_handled_one(user: MemoryUser, state: str) -> None:
     """The merged user's own constraint was dealt with; the workspace's had a separate alert."""
     bob = create_user(user.workspace, "bob", time_zone="Europe/Berlin", metadata=None)
     standing = {"alert": str(uuid.uuid4()), "until": None}
@@ -539,9 +529,7 @@ def test_redaction_takes_the_words_of_both(user: MemoryUser) -> None:
 
 
 @pytest.mark.parametrize("resolved", [False, True], ids=["live", "resolved by hand"])
-def test_redaction_of_the_listed_alert_leaves_the_other_one_as_it_is(
-    user: MemoryUser, resolved: bool
-) -> None:
+def test_redaction_of_listed_alert_keeps_the_other(user: MemoryUser, resolved: bool) -> None:
     both = [
         own(PENICILLIN, ASPIRIN, key="a", message="Allergic"),
         ours(PENICILLIN, ASPIRIN, key="b", message="Allergic"),
@@ -575,9 +563,7 @@ def test_going_back_to_a_version_resolves_only_what_no_constraint_finds(user: Me
     assert [alert.evidence[0]["key"] for alert in resolving] == ["m-2"]
 
 
-def test_the_staff_see_one_alert_and_both_constraints(
-    admin_client: Client, user: MemoryUser
-) -> None:
+def test_staff_see_one_alert_of_both_constraints(admin_client: Client, user: MemoryUser) -> None:
     run_finds(user, own(), ours())
     duplicate = Alert.objects.get(constraint=OURS)
 

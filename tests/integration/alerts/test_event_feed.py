@@ -68,9 +68,7 @@ def test_rolled_back_event_leaves_no_gap(user: MemoryUser) -> None:
     assert seqs(user.workspace) == [1, 2, 3]
 
 
-def test_rivals_are_numbered_in_the_order_of_their_commits(
-    live_database: str, workspace: Workspace
-) -> None:
+def test_rivals_are_numbered_in_commit_order(live_database: str, workspace: Workspace) -> None:
     # Given writers of which some roll back, and a reader that looks at the feed all the while.
     users = [create_user(workspace, f"user-{number}", metadata=None) for number in range(6)]
     for user in users:
@@ -147,7 +145,7 @@ def rejections_of(user: MemoryUser) -> list[tuple[int, list[int]]]:
 
 
 @pytest.mark.django_db
-def test_entries_that_are_rejected_together_are_one_event_among_those_of_alerts(
+def test_entries_rejected_together_are_one_event(
     user: MemoryUser,
 ) -> None:
     bob = create_user(user.workspace, "bob", metadata=None)

@@ -257,7 +257,7 @@ def test_acknowledged_it_opens_again_when_it_gets_worse(user: MemoryUser) -> Non
     assert states(user) == ["open"]
 
 
-def test_resolved_by_hand_it_says_by_whom_and_why_and_cannot_be_closed_twice(
+def test_manual_resolution_keeps_actor_and_reason(
     user: MemoryUser,
 ) -> None:
     run_finds(user, finding(record("m-1")))

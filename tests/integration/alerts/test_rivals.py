@@ -16,9 +16,7 @@ from tests.rivals import run_at_once
 HOUR = datetime.timedelta(hours=1)
 
 
-def test_rival_dispatchers_and_people_wake_and_escalate_each_alert_once(
-    live_database: str, workspace: Workspace
-) -> None:
+def test_rivals_wake_and_escalate_each_alert_once(live_database: str, workspace: Workspace) -> None:
     users = [create_user(workspace, f"user-{number}", metadata=None) for number in range(12)]
     until = timezone.now() + HOUR
     for user in users:

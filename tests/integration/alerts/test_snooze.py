@@ -89,7 +89,7 @@ def test_snoozed_until_it_changes_wording_is_no_change(
     assert states(user) == (["open"] if wakes else ["snoozed"])
 
 
-def test_another_entry_behind_its_record_is_a_change_and_another_order_is_none(
+def test_new_entry_behind_record_ends_snooze(
     user: MemoryUser,
 ) -> None:
     run_finds(user, finding(record("m-1", 1), record("m-2", 2)))
@@ -157,7 +157,7 @@ def test_a_moment_that_makes_no_sense_is_refused(
     assert history(user) == ["opened"]
 
 
-def test_a_snooze_and_an_acknowledgement_are_taken_back_and_each_replaces_the_other(
+def test_snooze_and_acknowledgement_replace_each_other(
     user: MemoryUser,
 ) -> None:
     alert = opened(user)
@@ -220,7 +220,7 @@ def test_resolved_by_hand_and_gone_it_opens_anew_when_it_comes_back(user: Memory
     assert states(user) == ["resolved", "open"]
 
 
-def test_a_failure_resolved_by_hand_is_not_told_again_until_it_is_another(
+def test_failure_resolved_by_hand_stays_closed(
     user: MemoryUser,
 ) -> None:
     error = RunError(type="ZeroDivisionError", message="division by zero", line=7)

@@ -125,9 +125,7 @@ def test_earlier_and_minor_events_are_not_mailed(user: MemoryUser) -> None:
 
 
 @db
-def test_worsened_and_woken_alerts_are_mailed_and_improved_ones_not(
-    user: MemoryUser, later: Later
-) -> None:
+def test_worsened_and_woken_alerts_are_mailed(user: MemoryUser, later: Later) -> None:
     run_finds(user, finding(record("m-1"), severity=Severity.WARNING))
     subscribe(user.workspace)
 
@@ -195,9 +193,7 @@ def test_markup_and_line_ends_stay_in_their_line(user: MemoryUser) -> None:
 
 
 @db
-def test_within_a_minute_there_is_one_mail_and_the_next_has_the_rest(
-    user: MemoryUser, later: Later
-) -> None:
+def test_mails_are_at_least_a_minute_apart(user: MemoryUser, later: Later) -> None:
     subscribe(user.workspace)
     found = []
     for number in range(4):
@@ -233,9 +229,7 @@ def test_more_than_twenty_are_counted_and_the_gravest_listed(user: MemoryUser) -
 
 
 @db
-def test_a_daily_digest_comes_at_its_hour_and_only_if_there_is_news(
-    user: MemoryUser, later: Later
-) -> None:
+def test_daily_digest_comes_at_its_hour_with_news_only(user: MemoryUser, later: Later) -> None:
     berlin = datetime.datetime.fromisoformat("2026-11-21T20:00:00+01:00")
     with time_machine.travel(berlin, tick=False) as clock:
         daily = subscribe(user.workspace, mode=MailMode.DAILY, hour=7, time_zone="Europe/Berlin")
@@ -330,9 +324,7 @@ def test_former_staff_are_not_mailed(user: MemoryUser, change: dict[str, Any]) -
 
 
 @db
-def test_staff_without_permission_are_mailed_once_they_have_it(
-    user: MemoryUser, later: Later
-) -> None:
+def test_mail_waits_until_staff_have_permission(user: MemoryUser, later: Later) -> None:
     who = staff(is_superuser=False)
     StaffAccess.objects.create(user=who, all_workspaces=True)
     subscription = subscribe(user.workspace, who)
@@ -382,9 +374,7 @@ def test_staff_are_mailed_of_no_workspace_that_is_not_theirs(
 
 
 @db
-def test_staff_without_content_permission_are_mailed_no_content(
-    user: MemoryUser, workspace: Workspace
-) -> None:
+def test_mail_without_content_permission_has_none(user: MemoryUser, workspace: Workspace) -> None:
     subscription = subscribe(workspace, reader(workspaces=[workspace]))
     run_finds(user, finding(record("m-1"), message="takes penicillin"))
 

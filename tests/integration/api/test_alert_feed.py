@@ -86,9 +86,7 @@ def test_filters_narrow_the_feed_and_its_cursor_goes_on(api: APIClient, user: Me
 
 
 @pytest.mark.django_db
-def test_rejected_entries_are_told_beside_the_alerts_with_reason_and_fix(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_feed_has_rejected_entries_with_reason_and_fix(api: APIClient, user: MemoryUser) -> None:
     (seq,) = reject(user)
     run_finds(user, finding(record("m-1")))
 
@@ -113,9 +111,7 @@ def test_rejected_entries_are_told_beside_the_alerts_with_reason_and_fix(
 
 
 @pytest.mark.django_db
-def test_values_set_aside_are_told_with_their_fields_and_fix(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_feed_has_values_set_aside_with_fix(api: APIClient, user: MemoryUser) -> None:
     task = {"domain": "work", "type": "Task"}
     settle_records(user, {**task, "data": {"due": "2026-05-31"}})
     (seq,) = settle_records(user, {**task, "data": {"due": "TBD"}})
@@ -129,9 +125,7 @@ def test_values_set_aside_are_told_with_their_fields_and_fix(
 
 
 @pytest.mark.django_db
-def test_an_entry_that_is_not_rejected_any_more_is_not_named(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_reopened_entry_is_not_named_as_rejected(api: APIClient, user: MemoryUser) -> None:
     first, second = reject(user, 2)
     EntryOutcome.objects.filter(user=user, seq=first).delete()
 
@@ -142,9 +136,7 @@ def test_an_entry_that_is_not_rejected_any_more_is_not_named(
 
 
 @pytest.mark.django_db
-def test_a_users_feed_and_a_key_for_certain_users_tell_of_their_entries_alone(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_restricted_feed_has_own_entries_alone(api: APIClient, user: MemoryUser) -> None:
     bob = create_user(user.workspace, "bob", metadata=None)
     reject(user)
     reject(bob)
@@ -185,9 +177,7 @@ def test_page_by_page_each_event_is_told_once(
 
 
 @pytest.mark.django_db
-def test_a_waiting_request_is_answered_with_rejected_entries(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_rejected_entries_answer_a_waiting_request(api: APIClient, user: MemoryUser) -> None:
     reject(user)
 
     assert len(feed(api, "after=0&wait=1")["rejected"]) == 1

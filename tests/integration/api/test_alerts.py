@@ -36,9 +36,7 @@ def test_an_alert_leads_to_records_and_entries(api: APIClient, alert: Alert) -> 
     assert api.get("/v1/users/ada/alerts/?state=resolved").data["results"] == []
 
 
-def test_acknowledging_and_resolving_are_kept_with_who_and_why(
-    api: APIClient, alert: Alert
-) -> None:
+def test_acknowledgement_and_resolution_keep_their_author(api: APIClient, alert: Alert) -> None:
     seen = api.post(f"/v1/alerts/{alert.pk}/acknowledge/", {"note": "on it"})
     assert (seen.status_code, seen.data["state"]) == (200, "acknowledged")
 

@@ -105,9 +105,7 @@ def shown(server: LlmServer) -> str:
     return str(server.requests[-1].body["messages"])
 
 
-def test_the_value_is_what_the_query_computes_with_its_code_and_evidence(
-    ask: Ask, model: Callable[..., LlmServer]
-) -> None:
+def test_value_comes_with_code_and_evidence(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(queries(SPENT), answers(1))
 
     run = ask()
@@ -128,7 +126,7 @@ def test_the_value_is_what_the_query_computes_with_its_code_and_evidence(
     assert "What did I spend on trips in 2026?" in question
 
 
-def test_a_model_whose_code_has_no_value_is_told_what_it_printed_and_how_to_end_it(
+def test_model_is_shown_output_of_code_without_value(
     ask: Ask, model: Callable[..., LlmServer]
 ) -> None:
     server = model(
@@ -148,9 +146,7 @@ def test_a_model_whose_code_has_no_value_is_told_what_it_printed_and_how_to_end_
     assert [one["outcome"] for one in output["queries"]] == ["user_error", "ok"]
 
 
-def test_the_turns_before_a_question_are_shown_as_what_was_said(
-    ask: Ask, model: Callable[..., LlmServer]
-) -> None:
+def test_earlier_turns_are_shown_to_the_model(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(queries(SPENT), answers(1), queries(SPENT), answers(1))
     turns = [
         {"role": "user", "content": "What did I spend on trips in 2025?"},
@@ -187,9 +183,7 @@ def test_the_turns_before_a_question_are_shown_as_what_was_said(
     ]
 
 
-def test_model_is_shown_the_ends_of_the_newest_turns(
-    ask: Ask, model: Callable[..., LlmServer]
-) -> None:
+def test_newest_turns_are_shown_by_their_ends(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(queries(SPENT), answers(1))
     turns = [{"role": "user", "content": f"turn {number}"} for number in range(49)]
     turns.append({"role": "assistant", "content": "long " * 4000 + "end."})
@@ -231,9 +225,7 @@ def test_a_failing_query_is_told_and_mended(ask: Ask, model: Callable[..., LlmSe
     assert "Query 1 failed and has no value" in told  # which cannot be answered with
 
 
-def test_the_model_may_look_at_how_values_are_written(
-    ask: Ask, model: Callable[..., LlmServer]
-) -> None:
+def test_model_may_look_at_stored_values(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(called("open_domain", {"domain": "travel"}), queries(SPENT), answers(1))
 
     ask()
@@ -243,9 +235,7 @@ def test_the_model_may_look_at_how_values_are_written(
     assert "Rome" in told
 
 
-def test_unknown_answer_is_reported_with_its_reason(
-    ask: Ask, model: Callable[..., LlmServer]
-) -> None:
+def test_unknown_answer_has_its_reason(ask: Ask, model: Callable[..., LlmServer]) -> None:
     model(called("not_known", {"reason": "There are no records of pets."}))
 
     run = ask("What is my dog called?")
@@ -275,9 +265,7 @@ def test_answer_without_evidence_is_refused(ask: Ask, model: Callable[..., LlmSe
     assert "reads nothing from the memory" in shown(server)
 
 
-def test_a_note_may_hold_only_numbers_of_the_question_and_of_values_read_from_the_memory(
-    ask: Ask, model: Callable[..., LlmServer]
-) -> None:
+def test_note_holds_no_invented_number(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(
         queries("93"),
         called("answer", {"code": SPENT, "note": "That is about 93 euros."}),
@@ -358,9 +346,7 @@ def test_records_are_data_and_no_tool_changes_anything(
     assert hostile not in str(server.requests[0].body)
 
 
-def test_an_answer_takes_one_call_where_its_code_is_right(
-    ask: Ask, model: Callable[..., LlmServer]
-) -> None:
+def test_right_code_takes_one_call(ask: Ask, model: Callable[..., LlmServer]) -> None:
     code = "sum(t.cost for t in trips if t.on.year == 2026)"
     server = model(called("answer", {"code": code}))
 
@@ -371,9 +357,7 @@ def test_an_answer_takes_one_call_where_its_code_is_right(
     assert len(server.requests) == 1
 
 
-def test_an_answer_that_fails_or_is_empty_is_looked_at_first(
-    ask: Ask, model: Callable[..., LlmServer]
-) -> None:
+def test_failing_or_empty_answer_is_reviewed(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(
         called("answer", {}),
         called("answer", {"code": "sum(t.price for t in trips)"}),

@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from memory.constraints.models.backtests import Backtest
 from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
 from memory.kernel.models.users import MemoryUser
+from tests.constraints import make_rule
 from tests.integration.api.test_workspace_constraints import LEASE, URL, log
 from tests.integration.work.test_workspace_constraints import SOURCE, rental
 from workers import tasks
@@ -20,39 +21,14 @@ Work = Callable[[], None]
 BACKTESTS = "/v1/backtests/"
 OF_VERSION = f"{URL}lease_end/versions/1/backtests/"
 OWN = {"constraint": "constraints/ended.py"}
-OWN_SOURCE = '''\
-"""A lease that has ended."""
-
-import datetime
-from collections.abc import Iterator
-
-from domains.home.state import rentals
-from uac import Alert, warning
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    """A lease that has ended."""
-    for rental in rentals:
-        if rental.until < today:
-            yield warning(f"{rental.flat} ended on {rental.until}", evidence=[rental])
-'''
-OWN_TESTS = '''\
-"""Cases."""
-
-import datetime
-
-from constraints import ended
-from domains.home.schema import Rental
-from uac.testing import run_check
-
-
-def test_it() -> None:
-    """The day, and the day after."""
-    day = datetime.date(2026, 1, 1)
-    lease = Rental(key="l", sources=(1,), flat="x", until=day)
-    assert not run_check(ended, today=day, rentals=[lease])
-    assert run_check(ended, today=day + datetime.timedelta(days=1), rentals=[lease])
-'''
+OWN_RULE = make_rule(
+    "ended",
+    "home.Rental",
+    "rental.until < today",
+    "{rental.flat} ended on {rental.until}",
+    fires='flat="x", until=datetime.date(2025, 12, 31)',
+    silent='flat="x", until=TODAY',
+)
 
 
 @pytest.fixture
@@ -103,9 +79,7 @@ def test_from_the_checks_to_the_approval(
     assert api.get(f"{URL}lease_end/versions/1/").data["tested"]["enough"]
 
 
-def test_the_same_numbers_are_the_same_and_others_take_its_place(
-    manager: APIClient, judged: str
-) -> None:
+def test_backtest_is_replaced_by_one_of_other_numbers(manager: APIClient, judged: str) -> None:
     again = manager.post(OF_VERSION, {})
     assert (again.status_code, again.data["id"]) == (201, judged)
 
@@ -175,8 +149,7 @@ def test_a_users_own_constraint_is_run_over_the_users_history(
 ) -> None:
     log(api, user, rental())
     work()
-    written = {"source": OWN_SOURCE, "tests": OWN_TESTS}
-    api.put("/v1/users/ada/constraints/ended/?wait=0", written)
+    api.put("/v1/users/ada/constraints/ended/?wait=0", OWN_RULE)
     work()
 
     started = manager.post("/v1/users/ada/backtests/", OWN)

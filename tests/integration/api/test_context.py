@@ -19,6 +19,7 @@ from memory.project import Outline, model
 from memory.recall.context import PREAMBLE
 from memory.recall.tokens import tokens_in
 from tests.conftest import finish_work, new_client
+from tests.constraints import make_rule
 from tests.integration.commits.conftest import trip
 
 pytestmark = pytest.mark.django_db
@@ -63,24 +64,16 @@ def make_patient() -> MemoryUser:
         {"kind": "record", **drug, "data": {"name": "Amoxicillin", "dose": "500 mg"}},
     ]
     assert api.post("/v1/users/ada/entries/", {"entries": statements}).status_code == 202
-    constraint = {
-        "source": "import datetime\nfrom collections.abc import Iterator\n\n"
-        "from uac import Alert, critical\nfrom domains.health.state import medications\n\n\n"
-        "def check(today: datetime.date) -> Iterator[Alert]:\n"
-        '    """Penicillins are not for her."""\n'
-        "    for one in medications:\n"
-        '        if one.name == "Amoxicillin":\n'
-        '            yield critical(f"{one.name} is a penicillin", evidence=[one])\n',
-        "tests": "import datetime\nfrom constraints import penicillin\n"
-        "from domains.health.schema import Medication\nfrom uac.testing import run_check\n\n"
-        "DAY = datetime.date(2026, 1, 1)\n\n\n"
-        "def test_speaks() -> None:\n"
-        '    drug = Medication(key="m", name="Amoxicillin", dose="1 mg")\n'
-        "    assert len(run_check(penicillin, today=DAY, medications=[drug])) == 1\n\n\n"
-        "def test_is_silent() -> None:\n"
-        '    drug = Medication(key="m", name="Ibuprofen", dose="1 mg")\n'
-        "    assert run_check(penicillin, today=DAY, medications=[drug]) == []\n",
-    }
+    constraint = make_rule(
+        "penicillin",
+        "health.Medication",
+        'medication.name == "Amoxicillin"',
+        "{medication.name} is a penicillin",
+        fires='name="Amoxicillin", dose="1 mg"',
+        silent='name="Ibuprofen", dose="1 mg"',
+        severity="critical",
+        doc="Penicillins are not for her.",
+    )
     finish_work()
     url = "/v1/users/ada/constraints/penicillin/?wait=0"
     assert api.put(url, constraint).status_code == 202
@@ -121,9 +114,7 @@ def parts(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {part["name"]: part for part in found["parts"]}
 
 
-def test_context_has_manifest_alerts_records_facts_and_messages(
-    known: None, context: Context
-) -> None:
+def test_context_has_a_part_of_every_kind(known: None, context: Context) -> None:
     found = context("Which trips to Rome were there?")
 
     text = found["text"]
@@ -206,9 +197,7 @@ def test_the_beginning_does_not_depend_on_the_query(known: None, context: Contex
 
 
 @pytest.mark.parametrize("tokens", [1, 10, 45, 60, 100, 150, 250, 500, 100_000])
-def test_the_budget_is_kept_and_what_is_left_out_is_counted(
-    known: None, context: Context, tokens: int
-) -> None:
+def test_budget_is_kept_and_omissions_counted(known: None, context: Context, tokens: int) -> None:
     found = context("Rome", tokens=tokens)  # which holds it to the budget
 
     told = parts(found)
@@ -404,9 +393,7 @@ def test_context_of_another_workspaces_user_is_not_found(known: None, stranger: 
     assert stranger.post(URL, {"query": "Rome"}).status_code == 404
 
 
-def test_a_question_about_an_order_gets_first_mentions_in_order_of_time(
-    user: MemoryUser, context: Context
-) -> None:
+def test_order_question_gets_first_mentions_in_order(user: MemoryUser, context: Context) -> None:
     start = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
     stages = ("soil", "seeds", "a fence", "the pump", "roses")
     drafts = [

@@ -129,7 +129,7 @@ def test_each_kind_gets_its_share_and_what_others_leave(
     ],
     ids=["Chinese", "Russian", "code"],
 )
-def test_budget_holds_for_other_scripts_and_code(
+def test_budget_holds_for_any_script_and_code(
     user: MemoryUser, context: Context, text: str
 ) -> None:
     say(user, *(f"Rome {n}: {text}" for n in range(200)))
@@ -140,9 +140,7 @@ def test_budget_holds_for_other_scripts_and_code(
     assert len(ENCODING.encode(found["text"])) <= 1.15 * 4000
 
 
-def test_relevant_sentences_of_a_long_text_are_kept_whole(
-    user: MemoryUser, context: Context
-) -> None:
+def test_relevant_sentences_are_kept_whole(user: MemoryUser, context: Context) -> None:
     answer = "My brother keeps the spare key for the boathouse in the blue teapot."
     say(user, " ".join([*talk(60), answer, *talk(60, about="Oslo")]), *talk(50, about="Bonn"))
 
@@ -155,9 +153,7 @@ def test_relevant_sentences_of_a_long_text_are_kept_whole(
     assert {one.strip() for one in re.findall(r"[^.]+\.", said.replace("…", ""))} <= sentences
 
 
-def test_a_sentence_that_is_too_long_is_cut_around_what_was_asked(
-    user: MemoryUser, context: Context
-) -> None:
+def test_long_sentence_is_cut_around_the_query(user: MemoryUser, context: Context) -> None:
     say(user, f"{'hum ' * 3000} the boathouse is green {'hum ' * 3000}")
 
     found = context("What colour is the boathouse?", 500)

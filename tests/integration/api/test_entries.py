@@ -14,6 +14,7 @@ from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
+from tests.constraints import make_rule
 
 pytestmark = pytest.mark.django_db
 
@@ -104,49 +105,18 @@ def appended(api: APIClient, work: Callable[[], None], *records: dict[str, Any])
     return api.post(f"{URL}?wait=5", body, headers=key).data
 
 
-WATCH = """\
-import datetime
-from collections.abc import Iterator
-from uac import Alert, warning
-from domains.travel.state import trips
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    for trip in trips:
-        if trip.{field} == {value!r}:
-            yield warning("found", evidence=[trip])
-"""
-WATCH_TESTS = """\
-import datetime
-from uac.testing import run_check
-from constraints import {name}
-from domains.travel.schema import Trip
-
-DAY = datetime.date(2026, 1, 1)
-
-
-def test_speaks() -> None:
-    assert len(run_check({name}, today=DAY, trips=[Trip(key="a", to="Rome", days=3)])) == 1
-
-
-def test_is_silent() -> None:
-    assert run_check({name}, today=DAY, trips=[Trip(key="a", to="Oslo", days=4)]) == []
-"""
-
-
 def test_a_record_that_widens_a_field_says_so_and_names_the_constraints_to_check(
     api: APIClient, user: MemoryUser, work: Callable[[], None]
 ) -> None:
     first = appended(api, work, {"key": "a"})
     assert (first["covered"], first["widened"], first["constraints_to_check"]) == (1, [], [])
-    for name, field, value in (("length", "days", 3), ("place", "to", "Rome")):
-        written = api.put(
-            f"/v1/users/ada/constraints/{name}/?wait=0",
-            {
-                "source": WATCH.format(field=field, value=value),
-                "tests": WATCH_TESTS.format(name=name),
-            },
+    for name, condition in (("length", "trip.days == 3"), ("place", 'trip.to == "Rome"')):
+        rule = make_rule(
+            *(name, "travel.Trip", condition, "found"),
+            fires='to="Rome", days=3',
+            silent='to="Oslo", days=4',
         )
+        written = api.put(f"/v1/users/ada/constraints/{name}/?wait=0", rule)
         work()
         run = api.get(f"/v1/runs/{written.data['id']}/").data
         assert run["outcome"] == "ok", run["error"]
@@ -197,9 +167,7 @@ def test_a_new_field_and_a_record_that_fits_widen_nothing(
     assert (answer["widened"], answer["constraints_to_check"]) == ([], [])
 
 
-def test_the_first_entry_creates_the_user_where_the_workspace_allows_it(
-    api: APIClient, workspace: Workspace
-) -> None:
+def test_first_entry_creates_user_if_allowed(api: APIClient, workspace: Workspace) -> None:
     assert api.post("/v1/users/eve/entries/", MESSAGE).status_code == 404
     workspace.users_by_entry = True
     workspace.time_zone = "Asia/Tokyo"
@@ -219,9 +187,7 @@ def test_the_first_entry_creates_the_user_where_the_workspace_allows_it(
     assert api.post("/v1/users/a%09b/entries/", MESSAGE).status_code == 404
 
 
-def test_the_same_idempotency_key_with_another_body_is_refused(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_reused_idempotency_key_is_refused(api: APIClient, user: MemoryUser) -> None:
     api.post(URL, {**MESSAGE, "idempotency_key": "k"})
 
     again = api.post(URL, {**MESSAGE, "idempotency_key": "k"})

@@ -9,7 +9,7 @@ from django.test import override_settings
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
-from tests.integration.api.test_backtests import OWN_SOURCE, OWN_TESTS
+from tests.integration.api.test_backtests import OWN_RULE
 from tests.integration.api.test_workspace_constraints import log
 from tests.integration.work.test_workspace_constraints import rental
 
@@ -69,9 +69,7 @@ def test_object_changed_meanwhile_is_not_deleted(
     assert manager.get(address).status_code == 404
 
 
-def test_a_repeated_change_is_not_held_against_its_own_effect(
-    manager: APIClient, user: MemoryUser
-) -> None:
+def test_repeated_change_ignores_its_own_effect(manager: APIClient, user: MemoryUser) -> None:
     etag = manager.get("/v1/users/ada/")["ETag"]
     sent: dict[str, Any] = {"HTTP_IF_MATCH": etag, "HTTP_IDEMPOTENCY_KEY": "k"}
 
@@ -91,10 +89,9 @@ class TestAConstraintOfAUser:
     def written(self, api: APIClient, user: MemoryUser, work: Callable[[], None]) -> dict[str, str]:
         log(api, user, rental())
         work()
-        texts = {"source": OWN_SOURCE, "tests": OWN_TESTS}
-        api.put(f"{self.ADDRESS}?wait=0", texts)
+        api.put(f"{self.ADDRESS}?wait=0", OWN_RULE)
         work()
-        return texts
+        return OWN_RULE
 
     def worded(self, written: dict[str, str], word: str) -> dict[str, str]:
         return {**written, "source": written["source"].replace("ended on", word)}

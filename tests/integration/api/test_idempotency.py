@@ -20,6 +20,7 @@ from memory.kernel.work import idempotency
 from memory.log.models.entries import LogEntry
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run
+from tests.constraints import make_rule
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.rivals import Rival, run_at_once
 from tests.waiting import eventually
@@ -44,9 +45,7 @@ def same(first: Any, again: Any) -> bool:
 class TestReplay:
     """The same request once more."""
 
-    def test_of_an_append_is_answered_and_appends_nothing(
-        self, api: APIClient, user: MemoryUser
-    ) -> None:
+    def test_append_is_done_once(self, api: APIClient, user: MemoryUser) -> None:
         body = {"entries": [MESSAGE, TRIP, MESSAGE]}
 
         first = api.post(ENTRIES, body, **KEY)
@@ -69,7 +68,7 @@ class TestReplay:
         assert again.data["entries"][0]["state"] == "covered"
         assert LogEntry.objects.count() == 1
 
-    def test_of_a_proposal_is_the_same_run(
+    def test_proposal_is_the_same_run(
         self, api: APIClient, user: MemoryUser, work: Callable[[], None]
     ) -> None:
         url = "/v1/users/ada/checkpoints/"
@@ -85,22 +84,15 @@ class TestReplay:
         assert again[REPLAYED] == "true"
         assert Checkpoint.objects.count() == 1
 
-    def test_of_a_constraints_deletion_still_succeeds_when_it_is_gone(
+    def test_constraint_deletion_succeeds_once_it_is_gone(
         self, api: APIClient, user: MemoryUser, work: Callable[[], None]
     ) -> None:
         url = "/v1/users/ada/constraints/rule/?wait=0"
-        rule = {
-            "source": "import datetime\nfrom collections.abc import Iterator\n"
-            "from uac import Alert, info\n\n\n"
-            "def check(today: datetime.date) -> Iterator[Alert]:\n"
-            "    if today.year > 2100:\n        yield info('late', key='late')\n",
-            "tests": "import datetime\nfrom constraints import rule\n"
-            "from uac.testing import run_check\n\n\n"
-            "def test_speaks() -> None:\n"
-            "    assert run_check(rule, today=datetime.date(2101, 1, 1))\n\n\n"
-            "def test_is_silent() -> None:\n"
-            "    assert not run_check(rule, today=datetime.date(2100, 1, 1))\n",
-        }
+        api.post(ENTRIES, TRIP)
+        work()
+        rule = make_rule(
+            "rule", "travel.Trip", 'trip.to == "Oslo"', "far", fires='to="Oslo"', silent='to="Rome"'
+        )
         api.put(url, rule, HTTP_IDEMPOTENCY_KEY="put")
         work()
         assert api.put(url, rule, HTTP_IDEMPOTENCY_KEY="put").data["accepted"], "written once"
@@ -110,14 +102,14 @@ class TestReplay:
         again = api.delete(url, **KEY)
 
         assert first.status_code == 202
-        assert (again.status_code, again.data["version"]) == (200, 2)
+        assert (again.status_code, again.data["version"]) == (200, 3)
         assert again[REPLAYED] == "true"
         assert api.delete(url).status_code == 404
 
     @pytest.mark.parametrize(
         ("step", "body"), [("acknowledge", {"note": "seen"}), ("resolve", {"reason": "told"})]
     )
-    def test_of_a_step_in_an_alerts_life_takes_it_once(
+    def test_alert_action_is_taken_once(
         self, api: APIClient, user: MemoryUser, step: str, body: dict[str, Any]
     ) -> None:
         run_finds(user, finding(record("m-1", 41)))
@@ -130,9 +122,7 @@ class TestReplay:
         assert same(first, again)
         assert alert.events.count() == 2
 
-    def test_may_be_written_with_other_spaces_and_another_wait(
-        self, api: APIClient, user: MemoryUser
-    ) -> None:
+    def test_replay_may_differ_in_spaces_and_wait(self, api: APIClient, user: MemoryUser) -> None:
         api.post(
             ENTRIES, b'{"kind":"message","content":"x"}', content_type="application/json", **KEY
         )
@@ -246,7 +236,7 @@ class TestKey:
         assert first.data["id"] != again.data["id"]
         assert not IdempotencyKey.objects.exists()
 
-    def test_of_an_entry_counts_across_requests(self, api: APIClient, user: MemoryUser) -> None:
+    def test_entry_key_counts_across_requests(self, api: APIClient, user: MemoryUser) -> None:
         named = {**MESSAGE, "idempotency_key": "m-1"}
         first = api.post(ENTRIES, named, HTTP_IDEMPOTENCY_KEY="request-1")
 
@@ -258,9 +248,7 @@ class TestKey:
         assert same(other, again)
         assert same(first, api.post(ENTRIES, named, HTTP_IDEMPOTENCY_KEY="request-1"))
 
-    def test_of_an_entry_with_another_body_leaves_the_requests_key_free(
-        self, api: APIClient, user: MemoryUser
-    ) -> None:
+    def test_clash_of_entry_keys_frees_request_key(self, api: APIClient, user: MemoryUser) -> None:
         api.post(ENTRIES, {**MESSAGE, "idempotency_key": "m-1"})
 
         clash = {**MESSAGE, "content": "other", "idempotency_key": "m-1"}
@@ -268,9 +256,7 @@ class TestKey:
 
         assert api.post(ENTRIES, MESSAGE, **KEY).status_code == 202
 
-    def test_is_forgotten_after_a_week_in_small_steps(
-        self, api: APIClient, user: MemoryUser
-    ) -> None:
+    def test_keys_are_forgotten_after_a_week(self, api: APIClient, user: MemoryUser) -> None:
         for number in range(5):
             api.post(ENTRIES, MESSAGE, HTTP_IDEMPOTENCY_KEY=f"old-{number}")
         long_ago = timezone.now() - idempotency.KEPT - datetime.timedelta(seconds=1)

@@ -12,6 +12,7 @@ from drf_spectacular.validation import validate_schema
 from rest_framework.test import APIClient
 
 from memory import urls
+from memory.kernel.http.document import made
 from memory.kernel.http.openapi import operations
 
 
@@ -172,10 +173,11 @@ def test_the_document_is_served_without_a_key() -> None:
     assert json.loads(response.content)["openapi"].startswith("3.")
 
 
-def test_unchanged_document_is_not_sent_again() -> None:
+def test_document_is_generated_once_and_not_sent_again() -> None:
     client = APIClient()
     first = client.get("/v1/openapi.json")
 
     again = client.get("/v1/openapi.json", HTTP_IF_NONE_MATCH=first["ETag"])
 
     assert (again.status_code, again.content) == (304, b"")
+    assert made.cache_info().misses == 1

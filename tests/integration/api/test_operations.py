@@ -87,7 +87,7 @@ def test_a_run_that_was_given_up_is_tried_again(
     assert api.get(again["Location"]).data["output"]["value"] == 2
 
 
-def test_an_erasure_that_is_asked_for_again_is_told_of_and_keeps_no_name(
+def test_repeated_erasure_request_keeps_no_name(
     manager: APIClient,
 ) -> None:
     manager.post("/v1/users/", {"user_id": "grace"})

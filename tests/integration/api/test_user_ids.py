@@ -122,9 +122,7 @@ def test_a_misspelt_endpoint_is_no_user(api: APIClient, user: MemoryUser) -> Non
         assert "openapi.json" in answer.json()["detail"]
 
 
-def test_a_key_limited_to_other_users_learns_nothing_of_an_id(
-    workspace: Workspace, user: MemoryUser
-) -> None:
+def test_restricted_key_learns_nothing_of_an_id(workspace: Workspace, user: MemoryUser) -> None:
     create_user(workspace, "team/eve", metadata=None)
     client = new_client(workspace)
     ApiKey.objects.update(user_pks=[user.pk])
@@ -146,7 +144,7 @@ def test_the_erased_keep_a_name_that_nobody_may_have(
     assert api.post("/v1/users/", {"user_id": "ada"}).status_code == 201
 
 
-def test_a_reason_for_an_erasure_does_not_repeat_an_id_in_another_form(
+def test_erasure_reason_repeats_no_form_of_the_id(
     workspace: Workspace,
 ) -> None:
     create_user(workspace, "Ren\u00e9", metadata=None)
@@ -169,9 +167,7 @@ def test_in_the_admin(admin_client: Client, workspace: Workspace) -> None:
         assert found.status_code == 200
 
 
-def test_keys_for_users_with_spaces_are_made_in_the_admin(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_admin_makes_keys_for_ids_with_spaces(admin_client: Client, workspace: Workspace) -> None:
     names = ["Anna Maria O'Brien", "山田 太郎"]
     users = [create_user(workspace, name, metadata=None) for name in names]
 

@@ -8,29 +8,19 @@ from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
 from memory.versions.models.runs import Run
+from tests.constraints import make_rule
 
 pytestmark = pytest.mark.django_db
 
-RULE = {
-    "source": "from collections.abc import Iterator\n"
-    "import datetime\n"
-    "from uac import Alert, info\n"
-    "from domains.travel.state import trips\n\n\n"
-    "def check(today: datetime.date) -> Iterator[Alert]:\n"
-    '    """Every trip is told."""\n'
-    "    for trip in trips:\n"
-    "        yield info(trip.to, evidence=[trip])\n",
-    "tests": "import datetime\n"
-    "from constraints import told\n"
-    "from domains.travel.schema import Trip\n"
-    "from uac.testing import run_check\n\n"
-    "TODAY = datetime.date(2026, 1, 1)\n\n\n"
-    "def test_speaks() -> None:\n"
-    "    trip = Trip(key='t', to='Rome')\n"
-    "    assert len(run_check(told, today=TODAY, trips=[trip])) == 1\n\n\n"
-    "def test_is_silent() -> None:\n"
-    "    assert run_check(told, today=TODAY, trips=[]) == []\n",
-}
+RULE = make_rule(
+    "told",
+    "travel.Trip",
+    "trip.to",
+    "{trip.to}",
+    fires='to="Rome"',
+    silent='to=""',
+    severity="info",
+)
 TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "key": "rome", "data": {"to": "Rome"}}
 
 

@@ -11,6 +11,7 @@ from memory.log.models.entries import EntryKind, EntryOutcome
 from memory.versions import checkpoints
 from memory.versions.models.runs import Run
 from tests import steps
+from tests.constraints import make_rule
 from tests.steps import head_of, not_none
 
 Append = Callable[..., list[int]]
@@ -20,37 +21,16 @@ Say = Callable[..., list[int]]
 Source = Callable[[str], str]
 Work = Callable[[], None]
 
-BUDGET = """\
-import datetime
-from collections.abc import Iterator
-from uac import Alert, warning
-from domains.travel.state import trips
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    \"\"\"A trip must not cost more than 1000.\"\"\"
-    for trip in trips:
-        if trip.cost > 1000:
-            yield warning(f"{trip.to} costs {trip.cost}", evidence=[trip])
-"""
-
-BUDGET_TESTS = """\
-import datetime
-from uac.testing import run_check
-from constraints import budget
-from domains.travel.schema import Trip
-
-TODAY = datetime.date(2026, 1, 1)
-
-
-def test_speaks() -> None:
-    found = run_check(budget, today=TODAY, trips=[Trip(key="a", to="Rome", cost=1001)])
-    assert [alert.evidence[0].key for alert in found] == ["a"]
-
-
-def test_is_silent() -> None:
-    assert run_check(budget, today=TODAY, trips=[Trip(key="a", to="Rome", cost=1000)]) == []
-"""
+_BUDGET = make_rule(
+    "budget",
+    "travel.Trip",
+    "trip.cost > 1000",
+    "{trip.to} costs {trip.cost}",
+    fires='to="Rome", cost=1001',
+    silent='to="Rome", cost=1000',
+    doc="A trip must not cost more than 1000.",
+)
+BUDGET, BUDGET_TESTS = _BUDGET["source"], _BUDGET["tests"]
 
 
 @pytest.fixture

@@ -26,9 +26,7 @@ IMPORTS = "import datetime\nfrom collections.abc import Iterator\nfrom uac impor
 TEST_IMPORTS = "import datetime\nfrom uac.testing import run_check\n"
 
 
-def test_recommended_code_is_accepted_without_its_imports(
-    checkpoint: Append, propose: Propose
-) -> None:
+def test_recommended_code_needs_no_imports(checkpoint: Append, propose: Propose) -> None:
     checkpoint(trip(key="a", cost=10))
     source, tests = BUDGET.replace(IMPORTS, ""), BUDGET_TESTS.replace(TEST_IMPORTS, "")
     bare = source.replace("today: datetime.date) -> Iterator[Alert]", "today)")
@@ -76,9 +74,7 @@ def test_an_error_of_types_names_its_fix(
     assert not_none(run.error)["message"] == says
 
 
-def test_tests_of_another_constraint_are_told_what_to_import(
-    checkpoint: Append, propose: Propose
-) -> None:
+def test_tests_of_another_constraint_name_the_import(checkpoint: Append, propose: Propose) -> None:
     checkpoint(trip(key="a", cost=10))
     assert propose(constraint()).outcome == "ok"
 
@@ -142,9 +138,7 @@ def test_an_alert_that_no_test_reaches_is_noted(checkpoint: Append, propose: Pro
     assert (tested.outcome, unreached(tested)) == ("ok", [])
 
 
-def test_an_alert_that_no_test_reaches_refuses_a_models_constraint_once(
-    checkpoint: Append, propose: Propose
-) -> None:
+def test_unreached_alert_refuses_model_once(checkpoint: Append, propose: Propose) -> None:
     checkpoint(trip(key="a", cost=10))
     rule = {**constraint(TWO), "sources": [1]}
 

@@ -110,9 +110,7 @@ def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
     assert Lane.objects.get(user=user, name=LaneName.RECORDS).due_at is None
 
 
-def test_a_waiting_run_of_the_constraints_moves_on_to_the_newer_version(
-    user: MemoryUser, checkpoint: Append
-) -> None:
+def test_waiting_run_moves_on_to_newer_version(user: MemoryUser, checkpoint: Append) -> None:
     checkpoint(trip(key="a"))
     waiting = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=user.head)
     # An alert is live, so the constraints run again although there are none any more.

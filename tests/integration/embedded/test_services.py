@@ -74,9 +74,7 @@ class TestStart:
         ):
             stranger.ping()
 
-    def test_no_secret_is_readable_by_others_or_shows_in_the_list_of_processes(
-        self, supervisor: Supervisor
-    ) -> None:
+    def test_secrets_are_private_and_in_no_process_list(self, supervisor: Supervisor) -> None:
         secrets = list((Path(supervisor.facts["data_folder"]) / "kept").iterdir())
 
         assert {path.name for path in secrets} >= {"secret_key", "postgres_superuser_password"}
@@ -165,9 +163,7 @@ class TestOneSupervisorPerFolder:
 
 
 class TestRoles:
-    def test_server_role_owns_nothing_and_has_no_power_of_its_own(
-        self, supervisor: Supervisor
-    ) -> None:
+    def test_server_role_owns_nothing_and_has_no_power(self, supervisor: Supervisor) -> None:
         assert supervisor.sql(
             "SELECT rolname::text, rolcanlogin, rolsuper, rolcreatedb, rolcreaterole,"
             " rolreplication, rolbypassrls FROM pg_roles WHERE rolname LIKE 'uac%' ORDER BY 1"

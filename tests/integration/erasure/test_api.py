@@ -96,9 +96,7 @@ def test_the_name_is_free_for_somebody_else(api: APIClient, user: MemoryUser) ->
     assert [entry["content"] for entry in api.get(f"{USER}entries/").json()["results"]] == ["y"]
 
 
-def test_requests_are_not_repeated_for_somebody_else_of_that_name(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_replay_does_not_reach_a_namesake(api: APIClient, user: MemoryUser) -> None:
     said = {"kind": "message", "content": "y"}
 
     def append() -> Any:

@@ -140,9 +140,7 @@ def test_an_answer_of_a_language_model_that_comes_late_is_not_kept(
     assert found() == []
 
 
-def test_rows_of_a_transaction_that_had_begun_are_found(
-    live_database: str, user: MemoryUser
-) -> None:
+def test_rows_of_an_open_transaction_are_erased(live_database: str, user: MemoryUser) -> None:
     """The transaction cannot see yet that the user is erased, so the database lets it write."""
     append(user)
     tasks.work("records", user.pk)
@@ -248,9 +246,7 @@ def test_killed_at_any_batch_another_worker_goes_on(live_database: str, user: Me
         assert row.counts.get(name, 0) == number, name
 
 
-def test_a_host_is_waited_for_until_it_says_that_it_holds_nothing(
-    live_database: str, user: MemoryUser
-) -> None:
+def test_erasure_waits_until_hosts_hold_nothing(live_database: str, user: MemoryUser) -> None:
     for name in ("one", "two"):
         SandboxHost.objects.create(
             name=name, started_at=user.created_at, seen_at="3000-01-01T00Z", threads=1

@@ -60,9 +60,7 @@ def log(git: Run, folder: Path, form: str = "%s") -> list[str]:
     return git("log", "--reverse", f"--format={form}", cwd=folder).stdout.splitlines()
 
 
-def test_a_clone_is_a_project_that_runs_and_its_log_tells_the_story(
-    lived: MemoryUser, git: Run, clone: Clone
-) -> None:
+def test_clone_runs_and_its_log_tells_the_story(lived: MemoryUser, git: Run, clone: Clone) -> None:
     # When a person's project is cloned,
     ada = clone()
     # then its tests pass and its types are right with nothing but what is in it,
@@ -185,9 +183,7 @@ def test_version_can_be_cloned_by_its_tag(
     assert git("show", "v5:domains/travel/state.py", cwd=tmp_path / "ada").returncode == 0
 
 
-def test_a_version_that_was_gone_back_to_is_a_commit_of_its_own(
-    lived: MemoryUser, git: Run, clone: Clone
-) -> None:
+def test_restored_version_is_its_own_commit(lived: MemoryUser, git: Run, clone: Clone) -> None:
     rollback.restore(lived, 2, reopen=False, by="key:x", reason="It was\x1b[31m wrong.")
     ada = clone()
     assert log(git, ada)[-1] == "v6: rolls back to v2"
@@ -238,9 +234,7 @@ def test_an_id_may_need_to_be_encoded(workspace: Workspace, base_url: str, git: 
     assert git("clone", f"{base_url}/v1/users/a%2Fb/git", "none").returncode != 0
 
 
-def test_user_without_versions_has_an_empty_repository(
-    user: MemoryUser, url: str, git: Run
-) -> None:
+def test_user_without_versions_has_empty_repository(user: MemoryUser, url: str, git: Run) -> None:
     cloned = git("clone", url, "ada")
     assert cloned.returncode == 0, cloned.stderr
     assert "empty repository" in cloned.stderr

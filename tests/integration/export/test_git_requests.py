@@ -78,9 +78,7 @@ def test_a_client_without_side_bands_gets_the_pack_alone(lived: MemoryUser, api:
     assert told.startswith("0008NAK\nPACK\0\0\0\2")
 
 
-def test_a_client_that_knows_one_version_is_told_so_once(
-    lived: MemoryUser, api: APIClient, say: Any
-) -> None:
+def test_common_version_is_acknowledged_once(lived: MemoryUser, api: APIClient, say: Any) -> None:
     known = head_of(api)
     say(record("Trip", "bonn", to="Bonn", on="2026-03-01", cost=90))
     body = line(f"want {head_of(api)}\n") + b"0000" + line(f"have {known}\n")
@@ -91,9 +89,7 @@ def test_a_client_that_knows_one_version_is_told_so_once(
     assert told[len(f"0031ACK {known}\n") + 11] <= "\x08"
 
 
-def test_a_version_that_is_no_more_is_an_error_that_git_shows(
-    lived: MemoryUser, api: APIClient
-) -> None:
+def test_missing_version_is_an_error_that_git_shows(lived: MemoryUser, api: APIClient) -> None:
     body = line(f"want {'1' * 40}\n") + b"0000" + line("done\n")
     told = text_of(api.post(PACK, body, content_type=TYPE))
     assert told[4:].startswith("ERR the commit 1111")

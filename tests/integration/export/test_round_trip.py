@@ -144,9 +144,7 @@ def test_a_large_project_comes_back_byte_for_byte(user: MemoryUser, eve: MemoryU
     assert eve.locations.filter(retired_version=None).count() == 2_000
 
 
-def test_constraints_in_another_style_run_against_the_export(
-    user: MemoryUser, tmp_path: Path
-) -> None:
+def test_foreign_constraints_run_against_the_export(user: MemoryUser, tmp_path: Path) -> None:
     # Given an imported project, whose own constraints were left out,
     take(user, PAPER)
     # when it is exported,
@@ -162,9 +160,7 @@ def test_constraints_in_another_style_run_against_the_export(
     assert json.loads(done.stdout) == found
 
 
-def test_a_project_edited_by_hand_is_executed_as_any_other(
-    lived: MemoryUser, eve: MemoryUser
-) -> None:
+def test_project_edited_by_hand_is_executed(lived: MemoryUser, eve: MemoryUser) -> None:
     # Given an exported project in which somebody has computed a list,
     files = imports.read_zip(zip_of(lived))
     files["domains/travel/state.py"] += "\ntrips += [trip for trip in [] if trip]\n"

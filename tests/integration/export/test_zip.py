@@ -34,9 +34,7 @@ def files_of(response: Any) -> dict[str, str]:
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
-def test_a_zip_has_the_files_of_the_version_and_what_they_need(
-    lived: MemoryUser, api: APIClient
-) -> None:
+def test_zip_has_files_of_the_version_and_library(lived: MemoryUser, api: APIClient) -> None:
     response = api.get(URL, HTTP_ACCEPT="application/zip")
     assert response["Content-Disposition"] == 'attachment; filename="ada-v5.zip"'
     files = files_of(response)

@@ -74,9 +74,7 @@ def test_a_constraint_that_runs_does_not_fail(api: APIClient, user: MemoryUser, 
     assert "FAILS" not in retrieval.manifest(user).text
 
 
-def test_the_api_tells_since_when_it_fails_why_and_after_which_entries(
-    api: APIClient, failing: int
-) -> None:
+def test_api_has_time_error_and_entries_of_failure(api: APIClient, failing: int) -> None:
     alert = Alert.objects.get(kind=AlertKind.CONSTRAINT_ERROR)
 
     told = failure_of(api)
@@ -104,7 +102,7 @@ def test_the_alert_is_as_grave_as_what_the_constraint_watches_over(
 
 
 @pytest.mark.usefixtures("failing")
-def test_manifest_and_context_do_not_let_an_agent_believe_that_it_watches(
+def test_agents_are_told_that_constraint_fails(
     user: MemoryUser,
 ) -> None:
     user.refresh_from_db()
@@ -157,9 +155,7 @@ def test_the_same_text_again_is_checked_as_a_new_one_while_it_fails(put: Put) ->
     assert "None" in found["message"]
 
 
-def test_the_same_text_in_which_no_check_finds_an_error_is_accepted_with_a_note(
-    put: Put, checkpoint: Append, work: Work
-) -> None:
+def test_same_text_without_error_is_noted(put: Put, checkpoint: Append, work: Work) -> None:
     put(UNTYPED)
     checkpoint(trip("Oslo", key="b"))
     work()
@@ -226,9 +222,7 @@ def test_records_of_a_test_that_have_the_same_key_are_others(put: Put) -> None:
     assert put(CRITICAL, tests)["notes"] == []
 
 
-def test_while_the_project_does_not_run_no_constraint_watches(
-    api: APIClient, put: Put, user: MemoryUser
-) -> None:
+def test_broken_project_fails_every_constraint(api: APIClient, put: Put, user: MemoryUser) -> None:
     put()
     run = make_run(head_of(user))
 

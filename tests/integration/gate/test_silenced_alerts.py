@@ -12,6 +12,7 @@ from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, Alert
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryKind
 from memory.versions.models.runs import Run, RunTrigger
+from tests.constraints import make_rule
 from tests.edits import add, retire, update
 from tests.integration.commits.conftest import (
     BUDGET,
@@ -162,9 +163,7 @@ def test_rename_without_a_reason_is_refused(
     assert propose({**rename, "sources": [kin]}).outcome == "ok"
 
 
-def test_field_that_the_same_edits_define_may_get_any_name(
-    allergy: Alert, say: Say, propose: Propose
-) -> None:
+def test_new_field_may_get_any_name(allergy: Alert, say: Say, propose: Propose) -> None:
     # Given a model that defines a class, and has second thoughts on the name of a field
     where = {"domain": "music", "sources": [say(JAZZ)]}
     field = {"name": "tune", "type": "str"}
@@ -185,9 +184,7 @@ def test_field_that_the_same_edits_define_may_get_any_name(
     ]
 
 
-def test_a_field_within_a_value_is_renamed_and_its_name_hides_no_value(
-    say: Say, propose: Propose
-) -> None:
+def test_nested_field_name_hides_no_value(say: Say, propose: Propose) -> None:
     # Given a record that holds an address, which is a class of its own
     lives = say("Ada lives in Elm Street")
     where = {"domain": "people", "sources": [lives]}
@@ -213,9 +210,7 @@ def test_a_field_within_a_value_is_renamed_and_its_name_hides_no_value(
     assert renamed.outcome == "ok", renamed.error
 
 
-def test_record_that_is_told_anew_keeps_its_values(
-    allergy: Alert, say: Say, propose: Propose
-) -> None:
+def test_record_told_anew_keeps_its_values(allergy: Alert, say: Say, propose: Propose) -> None:
     # Given a record that takes the place of another, with another value
     jazz = say(JAZZ)
     gone = retire("health.allergies.pen", jazz)
@@ -260,33 +255,15 @@ def test_critical_alert_is_held_until_an_entry_speaks_of_its_evidence(
     assert held.count() == 1
 
 
-SLEEPLESS = """\
-import datetime
-from collections.abc import Iterator
-from uac import Alert, info
-from domains.health.state import medications
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    for medication in medications:
-        if medication.drug_class == "caffeine":
-            yield info(f"{medication.name} keeps awake", evidence=[medication])
-"""
-SLEEPLESS_TESTS = """\
-import datetime
-from constraints import sleepless
-from domains.health.schema import Medication
-from uac.testing import run_check
-
-DAY = datetime.date(2026, 1, 1)
-
-
-def test_it() -> None:
-    tea = Medication(key="t", name="Tea", drug_class="caffeine")
-    pill = Medication(key="m", name="Amoxicillin", drug_class="penicillin")
-    (alert,) = run_check(sleepless, today=DAY, medications=[pill, tea])
-    assert (alert.severity, alert.evidence) == ("info", (tea,))
-"""
+SLEEPLESS = make_rule(
+    "sleepless",
+    "health.Medication",
+    'medication.drug_class == "caffeine"',
+    "{medication.name} keeps awake",
+    fires='name="Tea", drug_class="caffeine"',
+    silent='name="Amoxicillin", drug_class="penicillin"',
+    severity="info",
+)
 
 
 def test_code_that_comes_with_the_edits_cannot_forge_the_findings_of_other_constraints(
@@ -311,7 +288,7 @@ def test_code_that_comes_with_the_edits_cannot_forge_the_findings_of_other_const
     monkeypatch.setattr(silenced_alerts, "_find", forged)
     # When a model sends it with an edit that silences an alert
     said = say("Dr. Who has given his clearance for jazz")
-    run = propose(clearance(said), constraint(SLEEPLESS, SLEEPLESS_TESTS, "sleepless"))
+    run = propose(clearance(said), constraint(*SLEEPLESS.values(), "sleepless"))
     # Then the alert is held
     assert "critical_alert_held" in {finding["code"] for finding in findings(run)}
 
@@ -374,9 +351,7 @@ def budget(user: MemoryUser, checkpoint: Append, propose: Propose, work: Work) -
     return Alert.objects.get(user=user)
 
 
-def test_weaker_rule_and_unnoticed_boundary_are_reported_together(
-    budget: Alert, say: Say, propose: Propose
-) -> None:
+def test_weaker_rule_is_reported_with_boundary(budget: Alert, say: Say, propose: Propose) -> None:
     weaker = WEAKER[0].replace("> 2000:", "> 2000 and today < datetime.date(2036, 6, 1):")
     run = propose(rule(weaker, WEAKER[1], say(JAZZ)))
     assert {one["code"] for one in findings(run)} == {"weaker_rule", "boundary_unnoticed"}
@@ -410,9 +385,7 @@ def test_rule_is_written_weaker_only_if_an_entry_asks_for_it(
     assert (finding["code"], finding["entry"]) == ("weaker_rule", asked)
 
 
-def test_rule_is_deleted_only_if_an_entry_asks_for_it(
-    budget: Alert, say: Say, propose: Propose
-) -> None:
+def test_rule_is_deleted_only_on_request(budget: Alert, say: Say, propose: Propose) -> None:
     delete = {"op": "delete_constraint", "name": "budget"}
     run = propose({**delete, "sources": [say(JAZZ)]})
     assert [one["code"] for one in findings(run)] == ["weaker_rule"]
@@ -435,9 +408,7 @@ def test_rule_whose_alert_rests_on_more_is_not_weaker(
     assert [one["code"] for one in findings(run)] == ["weaker_rule"]
 
 
-def test_rule_may_be_written_stricter_on_any_entry(
-    budget: Alert, say: Say, propose: Propose
-) -> None:
+def test_stricter_rule_needs_no_request(budget: Alert, say: Say, propose: Propose) -> None:
     stricter = BUDGET.replace("> 1000", "> 1000 or trip.to == 'Oslo'")
     edit = rule(stricter, BUDGET_TESTS + CASE, say(JAZZ))
     run = propose(edit)

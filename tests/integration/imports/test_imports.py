@@ -177,9 +177,7 @@ def check(project_path: str) -> list[dict]:
 }
 
 
-def test_a_project_with_domains_is_imported_without_its_constraints(
-    import_files: Import, fields_of: Records
-) -> None:
+def test_domains_are_imported_without_constraints(import_files: Import, fields_of: Records) -> None:
     # When a project with a manifest, domains and constraints in another style is imported,
     run = import_files(PAPER)
     # then each domain is one of ours, and the report says that the constraint is left out.
@@ -190,9 +188,7 @@ def test_a_project_with_domains_is_imported_without_its_constraints(
     assert "run it against the exported project" in note["message"]
 
 
-def test_a_module_is_repaired_and_each_repair_is_named(
-    import_files: Import, fields_of: Records
-) -> None:
+def test_repairs_of_a_module_are_named(import_files: Import, fields_of: Records) -> None:
     run = import_files(
         "```python\n@dataclass\nclass Trip:\n    to: str = ''\n    on: date\n\n"
         "trips = [Trip(to='Rome', on=date(2026, 05, 09))]\n```\n"
@@ -218,9 +214,7 @@ def test_texts_that_look_like_dates_stay_texts(import_files: Import, fields_of: 
     assert [type(value) for value in values[2:]] == [int, float, bool]
 
 
-def test_names_of_python_are_renamed_and_that_is_said(
-    import_files: Import, fields_of: Records
-) -> None:
+def test_reserved_names_are_renamed_with_a_note(import_files: Import, fields_of: Records) -> None:
     run = import_files(
         "from dataclasses import dataclass\n\n@dataclass\nclass list:\n    key: str\n    n: int\n\n"
         "@dataclass\nclass Record:\n    sources: str\n\n"
@@ -247,9 +241,7 @@ def test_the_clock_of_foreign_code_stands_at_the_run(
     assert n["day"]["$date"] == day.isoformat()
 
 
-def test_a_project_of_ours_is_imported_with_its_keys_and_constraints(
-    import_files: Import, fields_of: Records
-) -> None:
+def test_own_project_keeps_keys_and_constraints(import_files: Import, fields_of: Records) -> None:
     import_files(
         {
             "domains/travel/schema.py": "import datetime\nfrom dataclasses import dataclass\n"

@@ -90,9 +90,7 @@ def test_a_conversation_works_through_tools(connect: Connect, protocol: Protocol
     assert len({call.prompt_hash for call in calls}) == 3
 
 
-def test_a_conversation_can_be_told_from_its_words_alone(
-    connect: Connect, protocol: Protocol
-) -> None:
+def test_conversation_is_identified_by_its_words(connect: Connect, protocol: Protocol) -> None:
     """Another process, or another provider, can therefore continue a conversation."""
     with llm_server(called("remember", {"fact": "x"}), said("Done.")) as server:
         model = connect(server, protocol)

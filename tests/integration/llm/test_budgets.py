@@ -130,9 +130,7 @@ def test_a_budget_of_nothing_lets_nothing_pass(connect: Connect, workspace: Work
     assert raised.value.until is None
 
 
-def test_the_servers_budget_holds_for_every_workspace_by_itself(
-    settings: Settings, work: CallSession
-) -> None:
+def test_server_budget_holds_per_workspace(settings: Settings, work: CallSession) -> None:
     settings.UAC_LLM_TOKENS_PER_DAY = 2000
     other = Workspace.objects.create(name="other")
     generous = Workspace.objects.create(name="generous", llm_tokens_per_day=1_000_000)
@@ -277,7 +275,7 @@ def test_work_that_has_begun_waits_longer_for_its_turn_than_what_may_begin_later
         assert model.complete(QUESTION).message.text == "second"
 
 
-def test_a_call_whose_worker_is_gone_is_shown_as_interrupted_and_then_closed(
+def test_call_of_a_lost_worker_is_closed_as_interrupted(
     work: CallSession,
 ) -> None:
     budget(work.workspace, concurrency=1, tokens_per_day=2500)
@@ -318,9 +316,7 @@ def test_an_answer_that_comes_after_the_call_was_closed_changes_nothing(work: Ca
     assert list(LlmSpending.objects.values()) == before
 
 
-def test_a_worker_that_is_told_to_stop_during_a_call_notes_it(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_stopped_during_a_call_notes_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = Mock(side_effect=SystemExit)
     monkeypatch.setattr("workers.llm.metered.ProviderModel.complete", stopped)
     with pytest.raises(SystemExit):

@@ -39,9 +39,7 @@ def test_by_default_nothing_is_kept(ask: Ask) -> None:
     assert llm_calls.content(LlmCall.objects.get()) == (None, None)
 
 
-def test_stored_content_is_encrypted_and_readable_with_the_key(
-    connect: Connect, kept: None
-) -> None:
+def test_stored_content_is_encrypted_for_the_key(connect: Connect, kept: None) -> None:
     with llm_server(called("remember", {"fact": "dog: Rex"}), said("Noted.")) as server:
         model = connect(server)
         first = model.complete(QUESTION, [REMEMBER])
@@ -103,9 +101,7 @@ def test_a_new_key_encrypts_and_the_old_one_still_decrypts(
     assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == b"sk-own"
 
 
-def test_undecryptable_content_is_reported_and_left_unchanged(
-    ask: Ask, kept: None, settings: Settings
-) -> None:
+def test_undecryptable_content_is_left_unchanged(ask: Ask, kept: None, settings: Settings) -> None:
     ask(said("Noted."))
     before = raw_columns()
     settings.UAC_ENCRYPTION_KEYS = [new_key()]

@@ -233,9 +233,7 @@ def test_nonsense_gives_no_budget_back(ask: Ask, tokens: tuple[int, int]) -> Non
     assert spending.presumed_tokens == LlmCall.objects.get().reserved_tokens
 
 
-def test_without_a_price_tokens_are_counted_and_cost_is_unknown(
-    connect: Connect, settings: Settings
-) -> None:
+def test_model_without_price_has_unknown_cost(connect: Connect, settings: Settings) -> None:
     with llm_server(said("Noted.")) as server:
         model = connect(server)
         settings.UAC_LLM_PRICES = ""

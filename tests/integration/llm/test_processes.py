@@ -61,9 +61,7 @@ def caller(live_database: str, workspace: Workspace) -> Iterator[Caller]:
         process.communicate()
 
 
-def test_a_call_of_a_killed_worker_is_on_record_and_frees_its_place(
-    caller: Caller, workspace: Workspace
-) -> None:
+def test_call_of_killed_worker_frees_its_place(caller: Caller, workspace: Workspace) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(llm_concurrency=1)
     with llm_server(hangs(), said("Hello.")) as server:
         killed = caller(server)
@@ -134,9 +132,7 @@ def test_a_process_that_has_asked_may_fork_and_both_may_ask(caller: Caller) -> N
     assert LlmCall.objects.filter(outcome=LlmOutcome.OK).count() == 3
 
 
-def test_an_answer_is_on_record_although_the_database_was_restarted_meanwhile(
-    live_database: str, connect: Connect
-) -> None:
+def test_answer_survives_database_restart(live_database: str, connect: Connect) -> None:
     def restarted(request: Request) -> Said:
         with psycopg.connect(SERVICES.postgres.superuser_url, autocommit=True) as superuser:
             superuser.execute(

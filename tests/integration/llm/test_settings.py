@@ -72,9 +72,7 @@ def test_a_workspace_has_a_provider_and_a_key_of_its_own(choose: Choose) -> None
     assert b"sk-own" not in bytes(workspace.llm_api_key or b"")
 
 
-def test_the_servers_key_is_sent_nowhere_but_where_the_server_says(
-    choose: Choose, connect: Connect
-) -> None:
+def test_server_key_goes_to_its_own_address_alone(choose: Choose, connect: Connect) -> None:
     with llm_server(said("stolen")) as thief, llm_server() as server:
         model = connect(server)
         choose(model="openai:gpt-5", base_url=thief.openai_url)
@@ -137,9 +135,7 @@ def test_unusable_setting_is_refused(
     assert told in str(raised.value.message_dict[f"llm_{field}"])
 
 
-def test_a_model_without_a_price_is_refused_where_the_server_limits_money(
-    choose: Choose, settings: Settings
-) -> None:
+def test_model_without_price_is_refused_under_budget(choose: Choose, settings: Settings) -> None:
     settings.UAC_LLM_COST_PER_DAY = 1.0
     settings.UAC_LLM_PRICES = '{"openai:gpt-5-mini": {"input": 0.25, "output": 2}}'
     choose(tokens_per_day=5000)
@@ -174,9 +170,7 @@ def test_missing_setting_is_named(
 @pytest.mark.parametrize(
     ("name", "value"), [("UAC_LLM_WINDOW_CHARACTERS", 0), ("UAC_LLM_TURN_SECONDS", -1.0)]
 )
-def test_a_server_with_which_nothing_would_come_to_an_end_is_refused(
-    settings: Settings, name: str, value: float
-) -> None:
+def test_settings_without_an_end_are_refused(settings: Settings, name: str, value: float) -> None:
     assert name not in overrides.validate_server_settings()
     setattr(settings, name, value)
     assert "must be at least" in overrides.validate_server_settings()[name]
@@ -190,9 +184,7 @@ def test_a_key_that_cannot_be_decrypted_is_named(choose: Choose, settings: Setti
         reached(workspace)
 
 
-def test_a_provider_that_is_not_installed_is_named(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_provider_is_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.models.anthropic", None)
     with pytest.raises(NotConfigured) as raised:
         ask(protocol="anthropic")

@@ -115,9 +115,7 @@ def test_a_session_is_refused_only_if_nothing_of_it_was_accepted(
     assert found.refused_percent == 50
 
 
-def test_a_session_in_which_nothing_was_judged_counts_for_nothing(
-    sessions: Sessions, record: Record
-) -> None:
+def test_session_without_judgement_does_not_count(sessions: Sessions, record: Record) -> None:
     sessions("--a-r-")
 
     assert (record().sessions, record().refused) == (2, 1)
@@ -191,9 +189,7 @@ def test_a_model_is_stopped_above_the_limit_and_not_before_the_minimum(
     assert (reason() is not None) == stops
 
 
-def test_the_reason_names_the_share_the_limit_and_what_to_do(
-    sessions: Sessions, reason: Reason
-) -> None:
+def test_reason_names_share_limit_and_fix(sessions: Sessions, reason: Reason) -> None:
     sessions("rrra")
 
     for figure in ("openai:the-model", "75 %", "last 4 sessions", "limit 50 %", "another model"):

@@ -98,7 +98,7 @@ def test_data_comes_back_exactly(user: MemoryUser, data: dict[str, Any]) -> None
     assert list(problems(user)) == []
 
 
-def test_a_typed_entry_makes_the_records_lane_due_and_others_that_of_the_model(
+def test_kind_of_entry_decides_which_lane_is_due(
     user: MemoryUser,
 ) -> None:
     def due() -> set[str]:
@@ -146,7 +146,7 @@ def test_the_database_refuses_a_gap(user: MemoryUser, seq: int) -> None:
     assert LogEntry.objects.filter(user=user).count() == 1
 
 
-def test_a_redaction_empties_the_payload_once_and_the_chain_still_verifies(
+def test_redaction_empties_payload_and_keeps_chain(
     user: MemoryUser,
 ) -> None:
     entry_log.append(user, [message("a"), message("secret"), message("c")], source="test")

@@ -43,9 +43,7 @@ def entries(**fields: Any) -> list[LogEntry]:
     return list(LogEntry.objects.filter(user__user_id="ada", **fields).order_by("seq"))
 
 
-def test_messages_are_appended_to_the_log_of_a_user_who_is_made(
-    call: Call, workspace: Workspace
-) -> None:
+def test_added_messages_create_their_user(call: Call, workspace: Workspace) -> None:
     workspace.time_zone = "Europe/Lisbon"
     workspace.save()
 
@@ -77,9 +75,7 @@ def test_messages_are_appended_to_the_log_of_a_user_who_is_made(
 
 
 @pytest.mark.parametrize("infer", [True, False])
-def test_an_addition_that_is_repeated_under_its_key_is_done_once(
-    workspace: Workspace, infer: bool
-) -> None:
+def test_repeated_addition_is_done_once(workspace: Workspace, infer: bool) -> None:
     client = client_of(workspace)
     body = {"messages": [{"role": "user", "content": "x"}], "user_id": "ada", "infer": infer}
 
@@ -326,7 +322,7 @@ class TestWhatIsTooLargeForAPage:
             page = call("POST", "v3/memories/?page_size=2&page=2", asked)
             assert [one["memory"][0] for one in page["results"]] == ["1", "0"]
 
-    def test_what_a_memory_has_read_before_does_not_count(self, call: Call) -> None:
+    def test_text_read_before_does_not_count(self, call: Call) -> None:
         ids = told(call, *("x" * 400_000 for _ in range(4)))
         for memory_id in ids:
             call("PUT", f"v1/memories/{memory_id}/", {"text": "short"})

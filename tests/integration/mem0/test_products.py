@@ -205,9 +205,7 @@ def test_a_corrected_memory_keeps_its_place_among_several_users(call: Call, told
     assert listed(call, user_id="*", metadata={"n": 1}) == []
 
 
-def test_a_key_for_certain_users_reads_only_their_memories(
-    call: Call, told: Told, workspace: Workspace
-) -> None:
+def test_restricted_key_reads_its_users_alone(call: Call, told: Told, workspace: Workspace) -> None:
     told("tea of Ada", user_id="ada", agent_id="clerk")
     told("tea of Bob", user_id="bob", agent_id="clerk")
     client = client_of(workspace)
@@ -290,9 +288,7 @@ def test_fields_and_page_in_the_body_of_a_list(call: Call, told: Told) -> None:
     ] == ["one"]
 
 
-def test_without_a_model_what_is_pending_is_said_and_found(
-    call: Call, user: MemoryUser, told: Told
-) -> None:
+def test_pending_messages_are_found_without_model(call: Call, user: MemoryUser, told: Told) -> None:
     told("Tea is nice.")
     messages = [*SAID, {"role": "assistant", "content": "Green tea?"}]
     answer = call("POST", ADD, {"messages": messages, "user_id": "ada"}, status=202)

@@ -112,9 +112,7 @@ def test_entries_follow_in_order_as_they_were(user: MemoryUser, anon: MemoryUser
     assert sound(user, anon)
 
 
-def test_again_it_is_the_same_merge_and_copies_nothing_more(
-    user: MemoryUser, anon: MemoryUser
-) -> None:
+def test_repeated_merge_copies_nothing_more(user: MemoryUser, anon: MemoryUser) -> None:
     told(anon, said("hello"))
     row = merged(user, anon)
 
@@ -150,9 +148,7 @@ def test_facts_of_copied_messages_are_not_made_again(user: MemoryUser, anon: Mem
     assert sound(user, anon)
 
 
-def test_a_message_that_only_an_agent_understood_is_worked_on_again(
-    user: MemoryUser, anon: MemoryUser
-) -> None:
+def test_message_settled_by_agent_is_pending_again(user: MemoryUser, anon: MemoryUser) -> None:
     told(anon, said("Rome in May"), said("and Oslo"), fact("Oslo in May", 2), said("hm"))
     version = Checkpoint.objects.create(
         user=anon, version=1, tree={}, outline={"domains": [], "constraints": []}, seen_seq=4,
@@ -249,9 +245,7 @@ def test_entry_with_one_key_in_both_logs_is_copied_once(user: MemoryUser, anon: 
     assert sound(user, anon)
 
 
-def test_the_merged_user_is_closed_and_the_error_names_the_other(
-    user: MemoryUser, anon: MemoryUser
-) -> None:
+def test_merged_user_is_closed_and_names_the_other(user: MemoryUser, anon: MemoryUser) -> None:
     told(anon, said("hello"), typed("Oslo", key="oslo"))
     merging.merge(user, anon, by="key:x")
 
@@ -280,9 +274,7 @@ def test_worker_on_the_merged_user_loses_its_claim(user: MemoryUser, anon: Memor
     assert "anon-123 was merged into ada: use that user." in run.error["message"]
 
 
-def test_a_run_that_was_queued_while_the_user_was_merged_is_closed(
-    user: MemoryUser, anon: MemoryUser
-) -> None:
+def test_run_queued_during_merge_is_closed(user: MemoryUser, anon: MemoryUser) -> None:
     """Given a request that read the user before the merge, and stored its run afterwards."""
     told(anon, typed("Oslo", key="oslo"))
     merging.merge(user, anon, by="key:x")

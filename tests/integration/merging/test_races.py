@@ -39,9 +39,7 @@ def finish(row: Merge) -> None:
         tasks.work("merges", row.pk)
 
 
-def test_entry_acknowledged_during_a_merge_belongs_to_the_other_user(
-    user: MemoryUser, anon: MemoryUser
-) -> None:
+def test_entry_accepted_during_merge_belongs_to_target(user: MemoryUser, anon: MemoryUser) -> None:
     acknowledged: dict[str, list[str]] = {"anon-123": [], "ada": []}
     reached = threading.Event()
 

@@ -124,9 +124,7 @@ def test_a_fault_of_ours_is_a_problem_as_everywhere(
 @pytest.mark.parametrize(
     ("name", "value"), [("UAC_EVENT_HEARTBEAT_SECONDS", 0.0), ("UAC_EVENT_STREAMS", -1)]
 )
-def test_settings_that_make_no_sense_are_refused(
-    settings: Settings, name: str, value: float
-) -> None:
+def test_invalid_settings_are_refused(settings: Settings, name: str, value: float) -> None:
     assert "uac.E018" not in {found.id for found in run_checks(tags=["uac"])}
     setattr(settings, name, value)
     assert "uac.E018" in {found.id for found in run_checks(tags=["uac"])}

@@ -250,9 +250,7 @@ def test_a_provider_that_is_not_reached_is_told_after_a_while_and_as_long_as_wor
     assert names() == set()
 
 
-def test_model_failure_is_one_alarm_for_all_workspaces(
-    healthy: None, user: MemoryUser, model: str
-) -> None:
+def test_model_failure_is_one_alarm(healthy: None, user: MemoryUser, model: str) -> None:
     other = create_user(Workspace.objects.create(name="other"), "bob", time_zone="UTC", metadata={})
     ended(user, LlmOutcome.WRONG_KEY)
     ended(other, LlmOutcome.RATE_LIMITED)
@@ -488,9 +486,7 @@ def refused(user: MemoryUser, model: str, settings: Settings) -> list[MemoryUser
     return people
 
 
-def test_a_model_that_is_stopped_is_told_once_and_not_for_each_user(
-    healthy: None, refused: list[MemoryUser]
-) -> None:
+def test_stopped_model_raises_one_alarm(healthy: None, refused: list[MemoryUser]) -> None:
     # Given two users who wait because their workspace's model is stopped
     workspace = refused[0].workspace
     subscribe()

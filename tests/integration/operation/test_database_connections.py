@@ -64,9 +64,7 @@ def test_a_session_is_kept_without_asking_it(kept: int, superuser: psycopg.Conne
     assert session_now() == kept
 
 
-def test_connection_ended_by_the_database_is_replaced(
-    kept: int, superuser: psycopg.Connection
-) -> None:
+def test_connection_ended_by_server_is_replaced(kept: int, superuser: psycopg.Connection) -> None:
     superuser.execute("SELECT pg_terminate_backend(%s)", [kept])
     something_comes()
 
@@ -75,9 +73,7 @@ def test_connection_ended_by_the_database_is_replaced(
     assert session_now() != kept
 
 
-def test_connection_found_ended_by_a_statement_is_replaced(
-    kept: int, superuser: psycopg.Connection
-) -> None:
+def test_connection_found_dead_is_replaced(kept: int, superuser: psycopg.Connection) -> None:
     superuser.execute("SELECT pg_terminate_backend(%s)", [kept])
     something_comes()
     with pytest.raises(OperationalError):

@@ -77,7 +77,7 @@ def test_many_hints_ask_the_database_once(
 
 
 @pytest.mark.django_db
-def test_without_an_answer_of_the_database_the_shared_queue_is_taken(
+def test_missing_database_leads_to_the_shared_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail() -> None:
@@ -139,7 +139,7 @@ def content(queue: str) -> list[bytes]:
     return waiting[::-1]
 
 
-def test_hints_seen_waiting_twice_are_shared_in_order(
+def test_hints_waiting_twice_are_shared_in_order(
     queues: tuple[str, str],
 ) -> None:
     first, second = queues
@@ -202,7 +202,7 @@ def test_a_host_that_takes_no_work_gets_none_and_its_users_go_to_another() -> No
 
 
 @pytest.mark.django_db
-def test_a_host_says_that_its_engine_does_not_answer_until_it_does(
+def test_host_reports_an_engine_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host = Host("worker")

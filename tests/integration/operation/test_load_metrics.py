@@ -44,9 +44,7 @@ def served() -> dict[tuple[str, ...], float]:
     }
 
 
-def test_refusals_and_what_waits_are_told_by_workspace(
-    user: MemoryUser, workspace: Workspace
-) -> None:
+def test_metrics_count_refusals_by_workspace(user: MemoryUser, workspace: Workspace) -> None:
     record = entry_log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
     entry_log.append(user, [record] * 3, source="test")
     make_run(make_checkpoint(user), kind=RunKind.QUERY)

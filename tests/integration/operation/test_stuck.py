@@ -65,7 +65,7 @@ def test_work_waits_from_when_a_worker_could_begin(user: MemoryUser) -> None:
     assert 3600 <= one.oldest < 3660
 
 
-def test_held_and_backing_off_work_does_not_count_as_waiting(
+def test_held_and_postponed_work_is_not_waiting(
     user: MemoryUser,
 ) -> None:
     appended(user)
@@ -95,7 +95,7 @@ def test_a_lane_waits_since_its_oldest_entry_came(user: MemoryUser) -> None:
     assert lane.due_at == newer.recorded_at
 
 
-def test_failing_work_is_found_with_its_error_and_retried(
+def test_failing_work_is_found_and_retried(
     user: MemoryUser,
 ) -> None:
     lane = appended(user)
@@ -117,9 +117,7 @@ def test_failing_work_is_found_with_its_error_and_retried(
     [(RunKind.QUERY, "runs"), (RunKind.ASK, "questions"), (RunKind.FOLLOW_UP, "questions")],
     ids=str,
 )
-def test_a_run_that_was_given_up_is_dead_until_it_is_tried_again(
-    user: MemoryUser, kind: RunKind, name: str
-) -> None:
+def test_abandoned_run_is_dead_until_retried(user: MemoryUser, kind: RunKind, name: str) -> None:
     run = given_up(user, kind)
     assert status_of(name).dead == 1
     assert status_of("questions" if name == "runs" else "runs").dead == 0

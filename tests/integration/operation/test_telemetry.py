@@ -61,7 +61,7 @@ def test_with_a_folder_that_they_share_each_counts_for_all(tmp_path: Path) -> No
     assert answered(tmp_path, 3) == {"GET": 5, "other": 2}
 
 
-def test_traces_without_an_exporter_refuse_the_start(
+def test_traces_without_exporter_refuse_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")

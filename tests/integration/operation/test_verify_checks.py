@@ -305,9 +305,7 @@ OF_REJECTED = {
 
 
 @pytest.mark.parametrize(("statement", "problem"), OF_REJECTED.items())
-def test_events_of_rejected_entries_are_checked_as_those_of_alerts(
-    database: str, statement: str, problem: str
-) -> None:
+def test_rejection_events_are_verified(database: str, statement: str, problem: str) -> None:
     Workspace.objects.create(name="other")
     reject(MemoryUser.objects.get(user_id="ada"))
     assert Delivery.objects.count() == 2

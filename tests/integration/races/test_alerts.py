@@ -71,9 +71,7 @@ def test_resolved_while_it_is_being_acknowledged_both_are_told_in_order(
     assert told() == ["opened", "acknowledged", "resolved"]
 
 
-def test_acknowledged_when_it_is_due_to_be_escalated_nobody_is_bothered(
-    alert: Alert, just_before: JustBefore
-) -> None:
+def test_acknowledgement_prevents_due_escalation(alert: Alert, just_before: JustBefore) -> None:
     """The clock has listed the alert for escalation when she acknowledges it."""
     Alert.objects.update(escalate_at=timezone.now())
     just_before(alert_actions, "_escalate", lambda: alert_actions.acknowledge(alert, actor="eve"))
@@ -85,9 +83,7 @@ def test_acknowledged_when_it_is_due_to_be_escalated_nobody_is_bothered(
     assert told() == ["opened", "acknowledged"]
 
 
-def test_while_somebody_acknowledges_it_the_clock_passes_it_over(
-    alert: Alert, just_before: JustBefore
-) -> None:
+def test_clock_skips_alert_being_acknowledged(alert: Alert, just_before: JustBefore) -> None:
     Alert.objects.update(escalate_at=timezone.now())
     escalated: list[int] = []
     with at_the_lock(lambda: escalated.append(alert_actions.escalate(10))) as clock:
@@ -98,9 +94,7 @@ def test_while_somebody_acknowledges_it_the_clock_passes_it_over(
     assert told() == ["opened", "acknowledged"]
 
 
-def test_acknowledged_when_its_snooze_ends_it_does_not_wake(
-    alert: Alert, just_before: JustBefore
-) -> None:
+def test_acknowledged_alert_does_not_wake(alert: Alert, just_before: JustBefore) -> None:
     snooze_until_now(alert)
     just_before(alert_actions, "_wake", lambda: alert_actions.acknowledge(alert, actor="eve"))
 
@@ -111,9 +105,7 @@ def test_acknowledged_when_its_snooze_ends_it_does_not_wake(
     assert told() == ["opened", "snoozed", "acknowledged"]
 
 
-def test_acknowledged_while_it_wakes_it_is_open_for_a_moment_and_acknowledged_then(
-    alert: Alert, just_before: JustBefore
-) -> None:
+def test_acknowledgement_follows_waking(alert: Alert, just_before: JustBefore) -> None:
     snooze_until_now(alert)
     with at_the_lock(lambda: alert_actions.acknowledge(alert, actor="eve")) as eve:
         just_before(alert_actions, "reopen_alert", eve.start_and_wait_for_lock)

@@ -120,9 +120,7 @@ def test_a_lease_that_expires_while_a_sandbox_works_belongs_to_the_successor(
     assert sorted(events.values_list("kind", flat=True)) == ["opened", "resolved"]
 
 
-def test_dispatchers_at_once_queue_one_run_for_each_user_who_is_due(
-    live_database: str, workspace: Workspace
-) -> None:
+def test_rival_dispatchers_queue_one_run_each(live_database: str, workspace: Workspace) -> None:
     # Given users whose daily hour has struck, each with an alert that somebody must look after
     for number in range(10):
         user = create_user(workspace, f"user-{number}", metadata=None)
@@ -185,9 +183,7 @@ def test_an_endpoint_that_is_deleted_while_it_is_called_leaves_nothing(
 
 
 @pytest.mark.django_db
-def test_a_user_who_is_created_by_somebody_else_at_that_moment_is_not_created_again(
-    workspace: Workspace, just_before: JustBefore
-) -> None:
+def test_rival_creation_of_user_is_noticed(workspace: Workspace, just_before: JustBefore) -> None:
     just_before(MemoryUser, "full_clean", lambda: create_user(workspace, "bob", metadata={"n": 1}))
 
     with pytest.raises(UserExists):
@@ -198,9 +194,7 @@ def test_a_user_who_is_created_by_somebody_else_at_that_moment_is_not_created_ag
     assert bob.lanes.count() == 2
 
 
-def test_concurrent_creations_of_a_user_create_one(
-    live_database: str, workspace: Workspace
-) -> None:
+def test_concurrent_creations_create_one_user(live_database: str, workspace: Workspace) -> None:
     rivals = at_once(*[lambda: users.create_user(workspace, "bob", metadata=None)] * 6)
 
     assert sum(rival.error is None for rival in rivals) == 1

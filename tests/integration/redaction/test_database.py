@@ -84,9 +84,7 @@ def test_user_without_a_redaction_loses_nothing(user: MemoryUser, checkpoint: Se
     assert refused("UPDATE memory_checkpoint SET verdict = memory_redacted_verdict(verdict)")
 
 
-def test_a_file_that_was_redacted_comes_back_as_what_it_was_or_not_at_all(
-    user: MemoryUser, checkpoint: Settle
-) -> None:
+def test_redacted_file_comes_back_unchanged_or_never(user: MemoryUser, checkpoint: Settle) -> None:
     checkpoint(trip(key="a"))
     redaction.redact(user, [1], by="test", reason="")
     blob = Blob.objects.exclude(content="").order_by("pk").first()
@@ -100,9 +98,7 @@ def test_a_file_that_was_redacted_comes_back_as_what_it_was_or_not_at_all(
     assert list(problems(user)) == []
 
 
-def test_verify_finds_a_newest_version_with_a_file_that_was_redacted(
-    user: MemoryUser, checkpoint: Settle
-) -> None:
+def test_verify_finds_redacted_file_in_newest_version(user: MemoryUser, checkpoint: Settle) -> None:
     checkpoint(trip(key="a"))
     redaction.redact(user, [1], by="test", reason="")
     head = Checkpoint.objects.get(user=user)

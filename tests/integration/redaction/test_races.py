@@ -42,9 +42,7 @@ def test_asked_for_by_several_at_once_it_is_done_once(live_database: str, user: 
     assert list(problems(user)) == []
 
 
-def test_entries_that_come_in_at_the_same_time_are_not_lost(
-    live_database: str, user: MemoryUser
-) -> None:
+def test_entries_appended_meanwhile_are_not_lost(live_database: str, user: MemoryUser) -> None:
     secret = append(user, "a", MARKER)
     redaction.redact(user, [secret], by="test", reason="")
     names = iter(["b", "c", "d"])
@@ -86,9 +84,7 @@ tasks.work("redactions", int(sys.argv[1]))
 """
 
 
-def test_a_worker_that_is_killed_leaves_what_another_one_finishes(
-    live_database: str, user: MemoryUser
-) -> None:
+def test_redaction_of_killed_worker_is_finished(live_database: str, user: MemoryUser) -> None:
     append(user, "a", "Aspirin")
     secret = append(user, "b", MARKER)
     redaction.redact(user, [secret], by="test", reason="")

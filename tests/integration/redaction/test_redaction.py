@@ -27,6 +27,7 @@ from memory.versions import redactions, rollback, runs
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.checkpoints import Checkpoint, RecordLocation
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
+from tests.constraints import make_rule
 from tests.integration.redaction.conftest import MARKER, USER, Say, found
 from workers import tasks
 from workers.gate import judging
@@ -35,26 +36,16 @@ pytestmark = pytest.mark.django_db
 
 Work = Callable[[], None]
 
-CONSTRAINT = (
-    "import datetime\nfrom collections.abc import Iterator\nfrom uac import Alert, warning\n"
-    "from domains.health.state import medications\n\n\n"
-    "def check(today: datetime.date) -> Iterator[Alert]:\n"
-    '    """No dose is above a hundred."""\n'
-    "    for medication in medications:\n"
-    "        if medication.dose > 100:\n"
-    "            others = [one.name for one in medications]\n"
-    '            yield warning(f"{medication.name} among {others}", evidence=[medication])\n'
+RULE = make_rule(
+    "dose",
+    "health.Medication",
+    "medication.dose > 100",
+    "{medication.name} among {[one.name for one in medications]}",
+    fires='name="x", dose=101',
+    silent='name="x", dose=100',
+    doc="No dose is above a hundred.",
 )
-TESTS = (
-    "import datetime\nfrom constraints import dose\nfrom domains.health.schema import Medication\n"
-    "from uac.testing import run_check\n\nDAY = datetime.date(2026, 1, 1)\n\n\n"
-    "def test_speaks() -> None:\n"
-    '    one = Medication(key="t", name="x", dose=101)\n'
-    "    assert run_check(dose, today=DAY, medications=[one])\n\n\n"
-    "def test_is_silent() -> None:\n"
-    '    one = Medication(key="t", name="x", dose=100)\n'
-    "    assert not run_check(dose, today=DAY, medications=[one])\n"
-)
+CONSTRAINT, TESTS = RULE["source"], RULE["tests"]
 
 
 def redact(user: MemoryUser, *seqs: int) -> LogEntry:
@@ -204,9 +195,7 @@ def test_calls_of_models_say_nothing_any_more_but_what_they_cost(
     assert before.prompt is not None
 
 
-def test_facts_go_with_the_message_that_they_were_derived_from(
-    api: APIClient, user: MemoryUser, work: Work
-) -> None:
+def test_derived_facts_go_with_their_message(api: APIClient, user: MemoryUser, work: Work) -> None:
     said, other = entry_log.append(
         user,
         [
@@ -543,7 +532,7 @@ def test_redaction_that_the_gate_refuses_is_done_and_shown_to_staff(
     needs = CONSTRAINT.replace("import medications\n", "import body, medications\n")
     needs = needs.replace("> 100", "> 100 or body.weight > 700")
     tests = TESTS.replace("import Medication\n", "import Body, Medication\n").replace(
-        "medications=[one]", 'medications=[one], body=Body(key="b", weight=1, note="")'
+        ")])", ')], body=Body(key="b", weight=1, note=""))'
     )
     put(api, work, needs, tests)
 

@@ -55,9 +55,7 @@ def entries_in(delivery: Delivery) -> list[int]:
     return [entry["seq"] for entry in rejected["entries"]]
 
 
-def test_a_message_that_waits_is_written_anew_without_the_entry(
-    api: APIClient, user: MemoryUser, work: Work
-) -> None:
+def test_waiting_message_loses_the_entry(api: APIClient, user: MemoryUser, work: Work) -> None:
     first, second = reject(user, 2, key=MARKER)
     delivery = Delivery.objects.get()
     sending = delivery.token
@@ -74,9 +72,7 @@ def test_a_message_that_waits_is_written_anew_without_the_entry(
     assert (rejected["count"], rejected["more"]) == (2, 1)
 
 
-def test_a_message_that_is_settled_is_emptied_with_what_was_answered(
-    user: MemoryUser, work: Work
-) -> None:
+def test_settled_message_is_emptied_with_its_answers(user: MemoryUser, work: Work) -> None:
     (seq,) = reject(user, key=MARKER)
     delivery = settle(Delivery.objects.get())
     assert {"Delivery.payload", "Delivery.last_error", "EntryOutcome.reason"} <= {
@@ -109,9 +105,7 @@ def test_a_message_that_was_sent_before_the_entry_came_stays(user: MemoryUser, w
     assert entries_in(earlier) == [1]
 
 
-def test_a_message_whose_reasons_may_quote_the_entry_is_emptied(
-    user: MemoryUser, work: Work
-) -> None:
+def test_message_that_may_quote_the_entry_is_emptied(user: MemoryUser, work: Work) -> None:
     # Given a later rejection for a reason in a model's words.
     (said,) = entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
     (seq,) = reject(user)

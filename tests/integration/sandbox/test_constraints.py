@@ -200,7 +200,7 @@ def test_a_flood_is_stopped_early_and_quoted(sandbox: Sandbox, body: str) -> Non
     assert sandbox.alive
 
 
-def test_most_severe_alerts_past_the_limit_are_quoted(
+def test_most_severe_excess_alerts_are_quoted(
     sandbox: Sandbox,
 ) -> None:
     def yields(infos: int) -> str:
@@ -399,9 +399,7 @@ def test_every_constraint_has_all_of_the_cpu_time_and_all_is_added_up(sandbox: S
 
 
 @pytest.mark.parametrize("change", ["sources = (-1,)", "sources = 3", "key = 5"])
-def test_evidence_that_was_tampered_with_is_the_constraints_own_error(
-    sandbox: Sandbox, change: str
-) -> None:
+def test_tampered_evidence_is_an_error_of_the_constraint(sandbox: Sandbox, change: str) -> None:
     source = f"def check():\n    trips[0].{change}\n    yield info('x', evidence=[trips[0]])\n"
     error = not_none(run(sandbox, {"a": source})["a"].error)
     assert (error.type, error.path) == ("NotAValueError", "constraints/a.py")

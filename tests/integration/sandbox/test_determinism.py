@@ -149,9 +149,7 @@ def test_dates_and_seeded_numbers_are_as_ever(loaded: Sandbox) -> None:
     assert value_of(loaded, UNCHANGED) == [True] * 17
 
 
-def test_numbers_drawn_without_a_seed_are_the_same_everywhere(
-    runner: Runner, loaded: Sandbox
-) -> None:
+def test_unseeded_numbers_are_the_same_everywhere(runner: Runner, loaded: Sandbox) -> None:
     code = "import random\n[random.random(), random.randint(1, 9), random.gauss()]"
     with runner.start(hash_seed=1) as other:
         assert value_of(other, code) == value_of(loaded, code) == value_of(loaded, code)
@@ -181,9 +179,7 @@ for module, names in LIBRARY.items():
 """
 
 
-def test_at_another_time_nothing_that_may_be_imported_says_anything_else(
-    runner: Runner, loaded: Sandbox
-) -> None:
+def test_library_is_the_same_at_any_time(runner: Runner, loaded: Sandbox) -> None:
     library = {name: sorted(names) for name, names in LIBRARY.items()}
     code = f"LIBRARY = {library!r}\n{SWEEP}"
 

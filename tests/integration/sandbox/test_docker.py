@@ -217,9 +217,7 @@ def test_every_sandbox_is_a_new_container_that_is_gone_afterwards(mine: Containe
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
-def test_leaving_by_an_exception_removes_it_too(
-    error: type[BaseException], mine: Containers
-) -> None:
+def test_exception_removes_the_container(error: type[BaseException], mine: Containers) -> None:
     def leave() -> None:
         with docker.start():
             assert len(mine.running()) == 1
@@ -326,9 +324,7 @@ def test_a_runner_that_says_nonsense_is_not_believed(
         ("b'\\0\\0\\0\\2{}' * 10 ** 6", "protocol_error"),
     ],
 )
-def test_loaded_code_may_take_over_the_runner_but_not_the_host(
-    what: str, outcome: str, mine: Containers
-) -> None:
+def test_hijacked_runner_does_not_reach_host(what: str, outcome: str, mine: Containers) -> None:
     """Loading runs in the runner itself, so nothing that comes out of it is trusted."""
     code = (
         f"import os, time\ndata = {what}\n"

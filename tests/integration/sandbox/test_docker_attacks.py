@@ -226,9 +226,7 @@ while sum(map(str.isdigit, os.listdir("/proc"))) < 1 + 10 + 10:
 """
 
 
-def test_a_fork_bomb_in_a_query_never_has_a_second_process(
-    sandbox: Sandbox, mine: Containers
-) -> None:
+def test_fork_bomb_in_query_has_no_second_process(sandbox: Sandbox, mine: Containers) -> None:
     with Watch(*mine.all()) as watch, sandbox_error("timeout", infrastructure=False):
         value_of(sandbox, BOMB, wall_seconds=0.5)
     assert watch.most_processes == 2  # the runner, and the query
@@ -236,9 +234,7 @@ def test_a_fork_bomb_in_a_query_never_has_a_second_process(
     assert eventually(lambda: gone(watch.seen - {watch.runner}))
 
 
-def test_a_fork_bomb_in_what_is_loaded_is_contained_and_gone(
-    sandbox: Sandbox, mine: Containers
-) -> None:
+def test_fork_bomb_in_loaded_code_is_contained(sandbox: Sandbox, mine: Containers) -> None:
     with Watch(*mine.all()) as watch, sandbox_error("timeout", infrastructure=True):
         load(sandbox, UNBOUND + BOMB, wall_seconds=10)
     assert 2 < watch.most_processes <= 32  # it did explode, within the container
@@ -457,9 +453,7 @@ def test_an_answer_to_another_request_is_believed_by_nobody(
         assert mine.all() == []
 
 
-def test_loaded_code_that_closes_the_protocol_only_ends_itself(
-    sandbox: Sandbox, mine: Containers
-) -> None:
+def test_loaded_code_closing_protocol_ends_itself_only(sandbox: Sandbox, mine: Containers) -> None:
     with sandbox_error("killed", infrastructure=True):
         load(sandbox, "import os\nos.closerange(0, 128)")
     assert mine.all() == []

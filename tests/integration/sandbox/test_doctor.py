@@ -70,7 +70,7 @@ def test_doctor_confirms_a_sound_host(runtime: Runtime) -> None:
     assert findings[4]["found"].split()[0] == (runtime.name or "runc")
 
 
-def test_failing_check_fails_the_command_with_its_fix(
+def test_failing_check_fails_command_with_its_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = io.StringIO()
@@ -89,7 +89,7 @@ def test_without_an_engine_nothing_else_is_tried(monkeypatch: pytest.MonkeyPatch
     assert untried(findings) == CHECKS[2:]
 
 
-def test_user_without_access_to_the_engine_is_told_the_group(
+def test_user_without_engine_access_is_told_the_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = Path(tempfile.mkdtemp())

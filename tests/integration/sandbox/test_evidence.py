@@ -214,9 +214,7 @@ def test_every_collection_is_counted_also_where_no_record_of_it_is_named(sandbox
          "did you mean 'passport' or 'Passport'? known names are Counter"),
     ],
 )  # fmt: skip
-def test_an_unknown_name_is_told_with_the_nearest_that_is_known(
-    loaded: Sandbox, code: str, expected: str
-) -> None:
+def test_unknown_name_suggests_the_nearest(loaded: Sandbox, code: str, expected: str) -> None:
     with pytest.raises(SandboxError) as raised:
         rests_on(loaded, code)
     assert raised.value.error is not None

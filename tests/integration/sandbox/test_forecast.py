@@ -88,7 +88,7 @@ def test_only_days_on_which_something_changes_are_told(sandbox: Sandbox) -> None
     assert found.calls < 30
 
 
-def test_constraint_that_changes_its_records_is_known_for_one_day(
+def test_constraint_changing_its_records_is_known_for_a_day(
     sandbox: Sandbox,
 ) -> None:
     sources = {"a": CHANGES_STATE, "b": REMEMBERS, "c": COUNTS}

@@ -117,9 +117,7 @@ CONVERTED = {
         ("__import__('pathlib').PurePath('a')", "a"),
     ],
 )
-def test_values_stay_what_they_are_or_the_change_is_noted(
-    shared: Sandbox, value: str, typed: Any
-) -> None:
+def test_values_are_kept_or_their_change_noted(shared: Sandbox, value: str, typed: Any) -> None:
     made, project = plan(shared, f"{A}x = A({value})\n")
     found = records(project, "x")["x"].get("n")
     assert (found, type(found)) == (typed, type(typed))
@@ -334,7 +332,7 @@ def test_two_executions_give_the_same(shared: Sandbox) -> None:
         ("raise MemoryError", "out_of_memory"),
     ],
 )
-def test_module_that_ends_its_process_ends_nothing_else(
+def test_module_ending_its_process_harms_nothing(
     shared: Sandbox, source: str, outcome: str
 ) -> None:
     with sandbox_error(outcome, infrastructure=False):

@@ -239,7 +239,7 @@ def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) 
     assert raised.value.infrastructure
 
 
-def test_a_runner_that_ends_without_a_word_leaves_a_clean_message(
+def test_silent_end_of_runner_has_a_clean_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "_starters", {})

@@ -112,9 +112,7 @@ def test_in_another_version_it_is_noticed_what_a_constraint_changes(sandbox: San
         ("import os; os.write(3, b'{}\\n' * 9)", "protocol_error"),
     ],
 )
-def test_a_constraint_that_is_stopped_silences_no_other(
-    first: str, error: str, sandbox: Sandbox
-) -> None:
+def test_stopped_constraint_silences_no_other(first: str, error: str, sandbox: Sandbox) -> None:
     sandbox.prepare(speaking(a="pass", b=first, c="pass"))
     # Only endless code uses all of it; the others must finish on a busy machine.
     ran = run(sandbox, Limits(wall_seconds=1.5 if error == "timeout" else 20))

@@ -201,7 +201,7 @@ class TestTheTemplate:
         [sent] = created(fake)
         assert json.loads(sent) == json.loads(json.dumps(config))
 
-    def test_of_gvisor_passes_where_that_is_the_runtime(self, proxy: str, fake: FakeEngine) -> None:
+    def test_gvisor_template_passes_for_that_runtime(self, proxy: str, fake: FakeEngine) -> None:
         with override_settings(UAC_SANDBOX_RUNTIME="runsc"):
             assert create(proxy, template())[0] == 201
             assert create(proxy, template(tmpfs_mib=16))[0] == 201
@@ -369,9 +369,7 @@ class TestBodies:
         assert create(proxy, body)[0] in (400, 403)
         assert created(fake) == []
 
-    def test_that_are_huge_are_refused_before_they_are_read(
-        self, proxy: str, fake: FakeEngine
-    ) -> None:
+    def test_huge_body_is_refused_unread(self, proxy: str, fake: FakeEngine) -> None:
         data = request("POST", "/containers/create", b"", f"Content-Length: {BODY_BYTES + 1}\r\n")
         assert send(proxy, data)[0] == 413
         assert send(proxy, b"GET /_ping HTTP/1.1\r\n" + b"a: b\r\n" * 10_000 + b"\r\n")[0] in (
@@ -518,7 +516,7 @@ class TestRequests:
 
 
 class TestBounds:
-    def test_of_containers_hold_until_one_is_removed(self, fake: FakeEngine) -> None:
+    def test_container_limit_holds_until_one_is_removed(self, fake: FakeEngine) -> None:
         with proxy_to(fake, containers=2) as path:
             assert create(path, template())[0] == 201
             assert send(path, LIST)[0] == 200  # and with it one that it did not know
@@ -527,25 +525,21 @@ class TestBounds:
             assert create(path, template())[0] == 201
             assert create(path, template())[0] == 429
 
-    def test_of_containers_do_not_count_what_is_gone_without_the_proxy(
-        self, fake: FakeEngine
-    ) -> None:
+    def test_containers_gone_without_the_proxy_do_not_count(self, fake: FakeEngine) -> None:
         with proxy_to(fake, containers=2) as path:
             assert [create(path, template())[0] for _ in range(2)] == [201, 201]
             assert create(path, template())[0] == 429
             fake.sandboxes.clear()
             assert [create(path, template())[0] for _ in range(3)] == [201, 201, 429]
 
-    def test_of_containers_do_not_count_what_the_engine_did_not_make(
-        self, fake: FakeEngine
-    ) -> None:
+    def test_containers_refused_by_engine_do_not_count(self, fake: FakeEngine) -> None:
         with proxy_to(fake, containers=2) as path:
             fake.creates = False
             assert [create(path, template())[0] for _ in range(3)] == [500, 500, 500]
             fake.creates = True
             assert [create(path, template())[0] for _ in range(3)] == [201, 201, 429]
 
-    def test_of_containers_hold_for_requests_at_one_time(self, fake: FakeEngine) -> None:
+    def test_container_limit_holds_for_concurrent_requests(self, fake: FakeEngine) -> None:
         fake.sandboxes.clear()
         fake.takes = 0.2
         with (
@@ -556,7 +550,7 @@ class TestBounds:
         assert set(said) == {201, 429}
         assert 1 <= len(fake.sandboxes) <= 3
 
-    def test_of_connections_leave_others_waiting_no_longer_than_a_refusal(
+    def test_connection_limit_refuses_at_once(
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
@@ -570,7 +564,7 @@ class TestBounds:
             assert refused
             assert eventually(lambda: send(path, request("GET", "/_ping"))[0] == 200)
 
-    def test_of_time_hold_for_a_request_that_drips(
+    def test_dripping_request_is_ended(
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(proxy_requests, "CLIENT_SECONDS", 0.5)
@@ -587,7 +581,7 @@ class TestBounds:
                     time.sleep(0.02)
             assert time.monotonic() < ended, "as long as something comes, it is waited for"
 
-    def test_of_connections_hold_for_one_that_was_answered_and_does_not_leave(
+    def test_answered_connection_that_stays_is_ended(
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(proxying, "DRAIN_SECONDS", scaled(120))

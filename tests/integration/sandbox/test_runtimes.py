@@ -103,9 +103,7 @@ def test_containers_of_a_killed_worker_are_reaped(mine: Containers, runtime: Run
         ("no-such-runtime", "nknown runtime"),
     ],
 )
-def test_a_runtime_that_is_not_what_it_should_be_is_refused(
-    other_engine: str, name: str, message: str
-) -> None:
+def test_false_runtime_is_refused(other_engine: str, name: str, message: str) -> None:
     with Runtime(name, other_engine).chosen(), Containers() as mine:
         with sandbox_error(infrastructure=True) as raised:  # with tasks enough for any to start
             docker.start(shape=Shape(pids=256))

@@ -179,7 +179,7 @@ def test_constraints_with_untraceable_changes_have_separate_processes(sandbox: S
         ("os.close(3)", "killed"),
     ],
 )
-def test_constraint_that_kills_its_process_takes_no_other_along(
+def test_constraint_killing_its_process_harms_no_other(
     sandbox: Sandbox, ends: str, kind: str
 ) -> None:
     sandbox.load(

@@ -195,7 +195,7 @@ def test_the_day_is_the_users(sandbox: Sandbox) -> None:
     assert len(run(sandbox, BINDINGS)[PATH].alerts) == 1
 
 
-def test_to_copy_records_is_no_trace_for_which_the_next_one_needs_a_process(
+def test_copying_records_needs_no_separate_process(
     sandbox: Sandbox,
 ) -> None:
     source = SOURCE.replace("import datetime", "import datetime\nimport os", 1)

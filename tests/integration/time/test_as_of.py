@@ -98,7 +98,7 @@ def test_every_read_takes_it(api: APIClient, say: Say) -> None:
     assert api.get(f"{USER}constraints/?as_of=v1").data["results"] == []
 
 
-def test_entry_settled_before_the_first_version_is_not_pending_in_it(
+def test_entry_settled_before_version_1_is_settled(
     api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     """For example, messages whose facts a model has extracted before the first checkpoint."""
@@ -112,9 +112,7 @@ def test_entry_settled_before_the_first_version_is_not_pending_in_it(
     assert pending(api, waiting, settled, "v1", "2") == [[1], [], [], []]
 
 
-def test_entry_settled_after_a_version_is_pending_in_it(
-    api: APIClient, user: MemoryUser, say: Say
-) -> None:
+def test_entry_settled_later_is_pending_then(api: APIClient, user: MemoryUser, say: Say) -> None:
     """For example, messages that a model is working on: the version does not contain them."""
     said = {"kind": "message", "role": "user", "content": "I was in Oslo.", "session_id": "s"}
     api.post(f"{USER}entries/", {"entries": [said]})
@@ -217,9 +215,7 @@ def test_state_redacted_since_is_gone(api: APIClient, user: MemoryUser, say: Say
     assert api.get(f"{USER}state/").status_code == 200
 
 
-def test_as_of_an_entry_that_was_redacted_nothing_is_told(
-    api: APIClient, user: MemoryUser, say: Say
-) -> None:
+def test_state_as_of_redacted_entry_is_gone(api: APIClient, user: MemoryUser, say: Say) -> None:
     """Even if no version relies on it: three came at once, and the second was redacted."""
     say("Rome")
     bonn, oslo = (
@@ -271,9 +267,7 @@ def test_records_of_a_class_that_gets_a_field_have_not_changed(api: APIClient, s
     assert (back["changed"], [one["key"] for one in back["retired"]]) == ([], ["oslo"])
 
 
-def test_a_field_that_was_renamed_names_the_entry_behind_it(
-    api: APIClient, say: Say, work: Work
-) -> None:
+def test_renamed_field_names_its_entry(api: APIClient, say: Say, work: Work) -> None:
     say("Rome")
     why = say("Oslo")
     edit = rename_field("travel.Trip.cost", "price", why)
@@ -323,9 +317,7 @@ def test_entry_undone_later_is_not_pending_in_its_version(api: APIClient, say: S
     assert pending(api, "v1", "v2", "v3") == [[], [], []]
 
 
-def test_a_return_is_undone_by_going_back_to_what_was_before_it(
-    api: APIClient, user: MemoryUser, say: Say
-) -> None:
+def test_restore_is_undone_by_restoring_again(api: APIClient, user: MemoryUser, say: Say) -> None:
     # Given Oslo in v2, undone in v3, and Bonn in v4
     say("Rome")
     oslo = say("Oslo")
@@ -372,9 +364,7 @@ def test_reopened_entries_are_worked_on_again_under_their_keys(
     assert list(verification.problems(user)) == []
 
 
-def test_alerts_on_records_that_a_version_has_otherwise_may_resolve(
-    api: APIClient, user: MemoryUser, say: Say
-) -> None:
+def test_alerts_on_changed_records_may_resolve(api: APIClient, user: MemoryUser, say: Say) -> None:
     say("Rome")
     say("Rome", cost=150)
     say("Oslo")
@@ -390,9 +380,7 @@ def test_alerts_on_records_that_a_version_has_otherwise_may_resolve(
         assert [alert["message"] for alert in told["may_resolve"]] == may
 
 
-def test_a_key_that_was_undone_may_be_used_again(
-    api: APIClient, user: MemoryUser, say: Say
-) -> None:
+def test_undone_key_may_be_used_again(api: APIClient, user: MemoryUser, say: Say) -> None:
     say("Rome")
     say("Oslo")
 
@@ -406,9 +394,7 @@ def test_a_key_that_was_undone_may_be_used_again(
     assert (oslo.added_version, oslo.retired_version) == (2, None)
 
 
-def test_after_a_restore_nothing_that_was_answered_before_is_given_again(
-    api: APIClient, say: Say, work: Work
-) -> None:
+def test_restore_empties_the_answer_cache(api: APIClient, say: Say, work: Work) -> None:
     say("Rome")
     say("Oslo")
     assert ask(api, work, "len(trips)", as_of="v1") == 1

@@ -695,7 +695,7 @@ class TestWhom:
             tasks.work("backtests", str(backtest.pk))
         assert backtest.users.get().state == "done"
 
-    def test_one_that_kills_every_worker_before_it_is_picked_fails(
+    def test_backtest_killing_every_worker_fails(
         self, workspace: Workspace, user: MemoryUser, settings: Any
     ) -> None:
         version = passed(workspace)
@@ -750,7 +750,7 @@ class TestApproving:
         found = backtest_reports.summary(backtest)
         assert (found["looked_at"], found["fits"], found["done"]) == (1, 0, 0)
 
-    def test_it_starts_by_itself_once_the_checks_are_passed(self, workspace: Workspace) -> None:
+    def test_backtest_starts_once_checks_pass(self, workspace: Workspace) -> None:
         constraint = workspace_constraints.create(
             workspace, "lease_end", source=SOURCE, tests=TESTS, by="test"
         )
@@ -767,7 +767,7 @@ class TestApproving:
         with pytest.raises(leases.LeaseLost):
             backtest_sampling.pick(claimed)
 
-    def test_it_stands_back_while_runs_wait(
+    def test_backtest_yields_to_waiting_runs(
         self, workspace: Workspace, user: MemoryUser, work: Work
     ) -> None:
         say(user, work, {0: [rental("main", "2027-03-20")]})
@@ -801,7 +801,7 @@ class TestOwn:
                 settle(user, rules, domains)
 
     @pytest.mark.usefixtures("grown")
-    def test_it_is_silent_where_the_project_had_not_what_it_imports(
+    def test_constraint_without_its_imports_does_not_fire(
         self, user: MemoryUser, work: Work
     ) -> None:
         with time_machine.travel(START + 40 * DAY, tick=False):
@@ -880,7 +880,7 @@ class TestOwn:
         ],
     )
     @pytest.mark.usefixtures("grown")
-    def test_what_can_be_no_text_of_a_constraint(
+    def test_invalid_constraint_text_is_refused(
         self, manager: APIClient, asked: dict[str, Any]
     ) -> None:
         answer = manager.post("/v1/users/ada/backtests/", asked, format="json")

@@ -298,9 +298,7 @@ def test_a_period_to_reopen_includes_its_days(
     assert reopened(until="2035-03-31T15:00") == {1, 2}
 
 
-def test_an_entry_of_a_day_is_within_it_even_where_it_has_no_midnight(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_day_without_midnight_includes_its_entries(api: APIClient, user: MemoryUser) -> None:
     """In Cairo, the clocks go from midnight to one o'clock."""
     user.time_zone = "Africa/Cairo"
     user.save()

@@ -169,9 +169,7 @@ def told(user: MemoryUser) -> list[tuple[str, str, str | None]]:
     return [(one["at"][:10], one["kind"], one["severity"]) for one in forecast_of(user).timeline]
 
 
-def test_an_alert_opens_changes_and_resolves_on_its_day_from_beat_alone(
-    user: MemoryUser, begin: Begin, settled: Work
-) -> None:
+def test_alert_opens_and_resolves_on_its_day(user: MemoryUser, begin: Begin, settled: Work) -> None:
     begin()
     assert told(user) == [
         ("2027-05-02", "opens", "warning"),
@@ -216,9 +214,7 @@ def test_the_version_of_a_reopening_is_looked_ahead_at(user: MemoryUser, settled
     assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
 
 
-def test_a_constraint_on_the_moment_is_woken_at_that_moment(
-    user: MemoryUser, begin: Begin, settled: Work
-) -> None:
+def test_constraint_on_now_is_woken_then(user: MemoryUser, begin: Begin, settled: Work) -> None:
     begin({"home_soon": SOON})
     # Noon in Berlin is 10:00 UTC in summer.
     opens = datetime.datetime(2027, 6, 1, 8, 0, 0, 1, tzinfo=datetime.UTC)
@@ -246,9 +242,7 @@ def test_the_ends_of_the_calendar(user: MemoryUser, begin: Begin, ends_on: str) 
     assert due(user) == datetime.datetime(2027, 8, 31, 4, tzinfo=datetime.UTC)
 
 
-def test_only_what_reads_a_changed_record_is_looked_at_again(
-    user: MemoryUser, settled: Work
-) -> None:
+def test_only_readers_of_changed_records_are_forecast(user: MemoryUser, settled: Work) -> None:
     ends = {f"d{number}": "2027-06-01" for number in range(10)}
     rules = {
         f"{domain}_{name}": text
@@ -288,9 +282,7 @@ def test_constraint_reading_a_changed_record_is_forecast_anew(
     assert due(user) == datetime.datetime(2027, 3, 3, 5, tzinfo=datetime.UTC)
 
 
-def test_forecast_event_that_happened_is_no_longer_listed(
-    user: MemoryUser, begin: Begin, settled: Work
-) -> None:
+def test_past_forecast_event_is_not_listed(user: MemoryUser, begin: Begin, settled: Work) -> None:
     # Given a lease of which everything is foreseen
     rules = {"home_notice": NOTICE, "garden_notice": NOTICE}
     begin(rules, home="2027-04-10", garden="2027-06-01")
@@ -346,9 +338,7 @@ def test_a_new_time_zone_is_looked_ahead_in(user: MemoryUser, settled: Work) -> 
     assert due(user) == datetime.datetime(2027, 5, 1, 21, tzinfo=datetime.UTC)
 
 
-def test_a_clock_that_is_set_back_opens_nothing_early_and_misses_nothing(
-    user: MemoryUser, begin: Begin, settled: Work
-) -> None:
+def test_clock_set_back_misses_nothing(user: MemoryUser, begin: Begin, settled: Work) -> None:
     begin()
     with time_machine.travel(START - 3 * DAY, tick=False):
         assert dispatching.queue_runs_by_the_clock() == 0
@@ -361,9 +351,7 @@ def test_a_clock_that_is_set_back_opens_nothing_early_and_misses_nothing(
     assert Alert.objects.get().severity == "warning"
 
 
-def test_a_clock_that_was_a_year_ahead_is_forgotten(
-    user: MemoryUser, begin: Begin, settled: Work
-) -> None:
+def test_clock_a_year_ahead_is_forgotten(user: MemoryUser, begin: Begin, settled: Work) -> None:
     # Given constraints that ran by a clock that was a year ahead, and alerts of that day
     begin(home="2027-03-20")
     assert Alert.objects.get().state == "open"
@@ -413,9 +401,7 @@ def test_forecasts_come_after_all_runs(user: MemoryUser, work: Work) -> None:
         assert dispatching.hint_work(KINDS["forecasts"]) == 1
 
 
-def test_runs_that_wait_all_the_time_keep_forecasts_back_for_a_while_and_few_go_on_beside(
-    workspace: Workspace, work: Work
-) -> None:
+def test_forecasts_yield_to_waiting_runs_for_a_while(workspace: Workspace, work: Work) -> None:
     people = [create_user(workspace, name, metadata=None) for name in ("bob", "eve", "kim")]
     with time_machine.travel(START, tick=False):
         for one in people:
@@ -562,9 +548,7 @@ class TestReading:
             settled()
         assert Alert.objects.get().fingerprint == first["fingerprint"]
 
-    def test_user_without_a_forecast_gets_an_empty_one(
-        self, user: MemoryUser, api: APIClient
-    ) -> None:
+    def test_missing_forecast_is_an_empty_one(self, user: MemoryUser, api: APIClient) -> None:
         body = api.get(self.URL).json()
         assert (body["version"], body["current"], body["events"]) == (None, False, [])
 

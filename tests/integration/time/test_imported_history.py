@@ -86,9 +86,7 @@ def test_within_a_batch_a_number_is_what_was_told_up_to_it(
     assert [(one["key"], one["entries"]) for one in gone] == [("insulin", [5])]
 
 
-def test_state_within_a_batch_of_another_origin_is_refused(
-    api: APIClient, loaded: MemoryUser
-) -> None:
+def test_state_within_a_foreign_batch_is_refused(api: APIClient, loaded: MemoryUser) -> None:
     said = {"kind": "fact", "content": "She takes insulin."}
     api.post(f"{USER}entries/", {"entries": [said, said]})
     head = head_of(loaded)
@@ -196,9 +194,7 @@ def test_a_field_that_was_widened_by_hand_is_as_wide_at_all_times(
     assert told["left_out"] == []
 
 
-def test_version_not_made_of_typed_entries_has_no_time_of_its_own(
-    api: APIClient, loaded: MemoryUser
-) -> None:
+def test_version_of_other_origin_has_no_own_time(api: APIClient, loaded: MemoryUser) -> None:
     rule: dict[str, Any] = {"op": "write_constraint", "name": "x"}
     made = {"proposed": rule, "llm": add("health.Medication", 1)}
     for number, (origin, edit) in enumerate(made.items(), 2):
@@ -235,9 +231,7 @@ def test_state_of_too_many_entries_is_refused(
     assert "More than 2 typed entries had occurred by then" in late.data["detail"]
 
 
-def test_a_constraint_is_run_as_of_a_day_and_opens_nothing(
-    api: APIClient, user: MemoryUser, work: Work
-) -> None:
+def test_run_as_of_a_day_opens_nothing(api: APIClient, user: MemoryUser, work: Work) -> None:
     settle_rules(user, {"home_notice": NOTICE}, {"home": "2027-04-01"})
     path = f"{USER}constraints/home_notice/run/?wait=0"
 

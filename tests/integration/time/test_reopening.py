@@ -108,9 +108,7 @@ def test_reopened_entries_are_pending_again(
         assert EntryOutcome.objects.get(user=told, seq=5).reason == REMEMBERED_ANEW
 
 
-def test_verdict_names_the_versions_that_had_settled_the_entries(
-    user: MemoryUser, settle: Settle
-) -> None:
+def test_verdict_names_the_settling_versions(user: MemoryUser, settle: Settle) -> None:
     # Given a version of a fact, a message that was remembered while that was the newest, and the
     # version of the fact that was found in it
     append_texts(user, "I have a dog.", kind=EntryKind.FACT)
@@ -128,9 +126,7 @@ def test_verdict_names_the_versions_that_had_settled_the_entries(
     assert not_none(done.checkpoint).verdict["reopened"]["versions"] == [2]
 
 
-def test_reopening_is_undone_by_the_return_to_the_version_before(
-    told: MemoryUser, settle: Settle
-) -> None:
+def test_restore_undoes_a_reopening(told: MemoryUser, settle: Settle) -> None:
     # Given entries that were reopened, of which one was settled otherwise since
     head = head_of(told)
     reopening.reopen(told, Selection(), by="me")
@@ -146,9 +142,7 @@ def test_reopening_is_undone_by_the_return_to_the_version_before(
         rollback.restore(told, head.version, reopen=False, by="me")
 
 
-def test_entries_remembered_together_are_reopened_together(
-    user: MemoryUser, settle: Settle
-) -> None:
+def test_entries_settled_together_are_reopened_together(user: MemoryUser, settle: Settle) -> None:
     # Given a fact of two messages, and one that corrects it
     append_texts(user, "I sing.", "In a choir.", "No more.")
     facts = [("She sings in a choir.", [1, 2]), ("She sings no more.", [3, 4])]
@@ -179,7 +173,7 @@ def test_the_return_to_a_reopening_undoes_none(told: MemoryUser) -> None:
     assert "reason" not in done.checkpoint.verdict["reopened"]
 
 
-def test_entries_excluded_by_a_rollback_are_dismissed(
+def test_entries_excluded_by_rollback_are_dismissed(
     told: MemoryUser,
 ) -> None:
     reopening.reopen(told, Selection(entries=[5]), by="me")

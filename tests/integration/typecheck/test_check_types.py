@@ -136,7 +136,7 @@ class TestProcess:
         with override_settings(UAC_SANDBOX_RUNNER="process"):
             yield
 
-    def test_it_stays_for_the_next_check(self) -> None:
+    def test_checker_stays_for_the_next_check(self) -> None:
         check("trip.on")
         before = list(process._idle)
 
@@ -156,7 +156,7 @@ class TestProcess:
         assert fault.code == "operator"
         assert [idle.has_ended() for idle in process._idle] == [False]
 
-    def test_one_that_does_not_answer_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_checker_that_does_not_answer_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
         check("trip.on")
         idle = list(process._idle)
         monkeypatch.setattr(checker, "DEADLINE_SECONDS", 0.001)
@@ -176,9 +176,7 @@ class TestContainer:
         with override_settings(UAC_SANDBOX_RUNNER="docker"):
             yield name
 
-    def test_it_is_created_from_the_template_of_the_sandboxes_and_gone_afterwards(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_checker_uses_the_sandbox_template(self, monkeypatch: pytest.MonkeyPatch) -> None:
         created: list[dict[str, Any]] = []
         start = ContainerChannel.start
 
@@ -199,9 +197,7 @@ class TestContainer:
         assert any("seccomp=" in option for option in host["SecurityOpt"])
         assert not container["Config"]["User"].startswith("0")
 
-    def test_one_that_is_not_confined_is_given_no_code(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_unconfined_checker_is_given_no_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
         sent: list[bytes] = []
         monkeypatch.setattr(
             ContainerChannel, "send", lambda channel, data, deadline: sent.append(data)
@@ -213,7 +209,9 @@ class TestContainer:
 
         assert sent == []
 
-    def test_one_that_does_not_answer_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_container_that_does_not_answer_is_given_up(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(checker, "DEADLINE_SECONDS", 0.01)
 
         with Containers() as mine, sandbox_error(infrastructure=True):
@@ -228,9 +226,7 @@ class TestContainer:
         ):
             check("trip.on")
 
-    def test_a_base_with_another_version_of_python_is_refused(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_base_with_another_python_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(build, "_python_version", lambda: "3.99")
 
         with pytest.raises(ImageNotBuilt, match=r"mypy comes for 3\.99"):

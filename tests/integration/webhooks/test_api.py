@@ -81,9 +81,7 @@ def test_invalid_endpoint_is_refused_by_field(
     assert not WebhookEndpoint.objects.exists()
 
 
-def test_without_a_key_to_encrypt_with_the_answer_says_what_to_set(
-    manager: APIClient, settings: Settings
-) -> None:
+def test_missing_encryption_key_is_a_conflict(manager: APIClient, settings: Settings) -> None:
     settings.UAC_ENCRYPTION_KEYS = []
 
     response = manager.post("/v1/webhooks/", {"url": URL})
@@ -194,9 +192,7 @@ def test_a_message_is_replayed(user: MemoryUser, manager: APIClient) -> None:
     assert len(server.received) == 2
 
 
-def test_messages_given_up_since_a_moment_are_replayed(
-    user: MemoryUser, manager: APIClient
-) -> None:
+def test_abandoned_messages_are_replayed_by_time(user: MemoryUser, manager: APIClient) -> None:
     made = create(manager)
     run_finds(user, finding(record("m-1")))
     Delivery.objects.update(state="given_up", settled_at=timezone.now())

@@ -63,9 +63,7 @@ def failed_attempt(delivery: Delivery) -> DeliveryAttempt:
 # -- What is written ---------------------------------------------------------------------------
 
 
-def test_an_event_comes_signed_with_its_alert_and_evidence(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_message_is_signed_and_has_evidence(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver() as server:
         endpoint, secret = endpoint_at(server.url)
         run_finds(user, finding(record("m-1", 41, 7), message="Ünïcode <script>"))
@@ -93,9 +91,7 @@ def test_an_event_comes_signed_with_its_alert_and_evidence(
     assert told(endpoint) == [("alert.opened", "delivered")]
 
 
-def test_a_message_is_written_with_its_event_or_not_at_all(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_message_is_written_with_its_event(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     endpoint, _ = endpoint_at(NOWHERE)
 
     with transaction.atomic():
@@ -106,9 +102,7 @@ def test_a_message_is_written_with_its_event_or_not_at_all(
     assert told(endpoint) == []
 
 
-def test_an_endpoint_is_told_what_it_has_asked_for(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_endpoint_is_sent_what_it_asks_for(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     every, _ = endpoint_at(NOWHERE)
     grave, _ = endpoint_at(NOWHERE, least_severity=Severity.CRITICAL)
     ends, _ = endpoint_at(NOWHERE, event_types=["resolved"])
@@ -130,9 +124,7 @@ def test_an_endpoint_is_told_what_it_has_asked_for(
     assert told(off) == []
 
 
-def test_alert_once_above_the_threshold_is_sent_to_its_end(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_alert_once_severe_is_sent_to_its_end(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     # Given an endpoint for what is critical, and an alert that is not so any more
     endpoint, _ = endpoint_at(NOWHERE, least_severity=Severity.CRITICAL)
     slight = finding(record("m-1"), severity=Severity.INFO)
@@ -148,9 +140,7 @@ def test_alert_once_above_the_threshold_is_sent_to_its_end(
     ]
 
 
-def test_endpoints_of_other_workspaces_are_told_nothing(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_other_workspaces_are_sent_nothing(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     from memory.kernel.models.workspaces import Workspace
 
     other, _ = webhook_endpoints.create(Workspace.objects.create(name="other"), NOWHERE)
@@ -198,9 +188,7 @@ def test_failed_message_is_resent_with_the_same_id_and_body(
     assert (endpoint.failures, endpoint.failing_since) == (0, None)
 
 
-def test_the_waits_grow_to_three_days_and_then_it_is_given_up(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_retries_last_three_days(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     waits: list[float] = []
     with receiver(answers(500)) as server:
         endpoint, _ = endpoint_at(server.url)
@@ -241,9 +229,7 @@ def test_retry_after_is_honoured_within_reason(
     assert least <= wait <= most
 
 
-def test_a_worker_killed_after_sending_has_sent_for_nothing(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_message_of_killed_worker_is_resent(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver() as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
@@ -305,9 +291,7 @@ def test_message_given_up_holds_up_nothing(user: MemoryUser, endpoint_at: Endpoi
     assert told(endpoint) == [("alert.opened", "given_up"), ("alert.resolved", "delivered")]
 
 
-def test_an_endpoint_waits_for_its_own_messages_alone(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_endpoint_waits_for_its_own_messages(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver() as server:
         broken, _ = endpoint_at(NOWHERE)
         endpoint, _ = endpoint_at(server.url)
@@ -324,9 +308,7 @@ def test_an_endpoint_waits_for_its_own_messages_alone(
 # -- Endpoints that fail -----------------------------------------------------------------------
 
 
-def test_410_disables_the_endpoint_and_what_waits_goes_out_when_it_is_enabled(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_410_disables_endpoint_until_enabled(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver(answers(410), answers(200)) as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
@@ -349,9 +331,7 @@ def test_410_disables_the_endpoint_and_what_waits_goes_out_when_it_is_enabled(
     assert kinds(server.received)[1:] == ["alert.opened", "alert.resolved"]
 
 
-def test_endpoint_that_fails_for_days_is_disabled(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_endpoint_failing_for_days_is_disabled(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     endpoint, _ = endpoint_at(NOWHERE)
     run_finds(user, finding(record("m-1")))
     send(endpoint)
@@ -366,9 +346,7 @@ def test_endpoint_that_fails_for_days_is_disabled(
     assert endpoint.disabled_at is not None
 
 
-def test_success_clears_the_failures_of_an_endpoint(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_success_clears_failures(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver() as server:
         endpoint, _ = endpoint_at(server.url)
         long_ago = timezone.now() - datetime.timedelta(days=30)
@@ -413,9 +391,7 @@ def test_messages_per_minute_are_limited(
     assert len(server.received) == 5
 
 
-def test_an_endpoint_that_keeps_failing_is_left_alone_between_calls(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_failing_endpoint_is_left_alone(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver(answers(500)) as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, *(finding(record(f"m-{number}")) for number in range(9)))
@@ -433,9 +409,7 @@ def test_an_endpoint_that_keeps_failing_is_left_alone_between_calls(
 # -- Secrets -----------------------------------------------------------------------------------
 
 
-def test_after_a_rotation_both_secrets_verify_for_a_day(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_rotated_secrets_both_verify_for_a_day(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver() as server:
         endpoint, old = endpoint_at(server.url)
         new = webhook_endpoints.rotate_secret(endpoint)
@@ -503,9 +477,7 @@ def test_a_workspace_has_so_many_endpoints(
 # -- Again -------------------------------------------------------------------------------------
 
 
-def test_a_replay_sends_the_same_message_once_more(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_replay_sends_the_same_message(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver() as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
@@ -523,9 +495,7 @@ def test_a_replay_sends_the_same_message_once_more(
     assert told(endpoint) == [("alert.opened", "delivered")]
 
 
-def test_all_that_was_given_up_since_a_moment_is_sent_again_in_order(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_abandoned_messages_are_resent_in_order(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver() as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-0")))
@@ -542,9 +512,7 @@ def test_all_that_was_given_up_since_a_moment_is_sent_again_in_order(
     assert [state for _, state in told(endpoint)] == ["given_up", "delivered", "delivered"]
 
 
-def test_a_test_is_sent_once_and_counts_for_nothing(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_ping_is_sent_once_and_not_counted(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver(answers(500), answers(200)) as server:
         endpoint, secret = endpoint_at(server.url)
         outbox.send_test(endpoint)
@@ -576,9 +544,7 @@ def test_the_log_of_long_ago_is_forgotten(user: MemoryUser, endpoint_at: Endpoin
     assert not DeliveryAttempt.objects.exists()
 
 
-def test_claiming_reads_no_more_where_very_much_waits(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_claiming_reads_few_rows_of_many(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     # Given thousands of messages that became due at the same moment, as after a replay
     endpoint, _ = endpoint_at(NOWHERE)
     run_finds(user, finding(record("m-1")))

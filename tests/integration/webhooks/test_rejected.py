@@ -22,9 +22,7 @@ from tests.webhook_receiver import answers, receiver
 pytestmark = pytest.mark.django_db
 
 
-def test_an_endpoint_is_sent_which_entries_were_rejected_why_and_what_to_do(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_message_names_rejected_entries_and_fix(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver() as server:
         endpoint, secret = endpoint_at(server.url)
         entries = reject(user, 22)
@@ -76,9 +74,7 @@ def test_an_endpoint_is_told_of_rejected_entries_unless_it_asks_for_other_events
     assert told(endpoint) == ([("entry.rejected", "pending")] if is_told else [])
 
 
-def test_an_endpoint_for_rejected_entries_is_told_of_no_alert(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_rejection_endpoint_is_sent_no_alert(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     endpoint, _ = endpoint_at(NOWHERE, event_types=["rejected"])
 
     run_finds(user, finding(record("m-1")))
@@ -95,9 +91,7 @@ def test_endpoints_of_other_workspaces_are_told_nothing(user: MemoryUser) -> Non
     assert told(endpoint) == []
 
 
-def test_a_message_about_entries_waits_for_no_other(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_rejection_message_waits_for_no_other(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     # Given two messages, of which the first is not taken
     bob = create_user(user.workspace, "bob", metadata=None)
     with receiver(answers(500), answers(200)) as server:

@@ -87,7 +87,7 @@ def check() -> Iterator[Alert]:
 """
 
 
-def test_a_constraint_without_end_is_paused_at_once_and_the_others_speak(
+def test_endless_constraint_is_paused_and_others_fire(
     user: MemoryUser,
 ) -> None:
     sources = {"constraints/flood.py": FLOOD, "constraints/quiet.py": QUIET}

@@ -104,7 +104,7 @@ def test_hints_without_a_free_thread_are_left_to_other_workers() -> None:
         assert waiting() == HINTS - 1
 
 
-def test_the_next_hint_is_taken_as_soon_as_a_thread_is_free(
+def test_free_thread_takes_the_next_hint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unprompted = threading.Event()

@@ -67,9 +67,7 @@ def test_a_run_whose_user_is_erased_while_it_is_claimed_is_nobodys(
     assert runs.claim(str(waiting.pk)) is None
 
 
-def test_constraints_are_tried_longer_and_given_up_with_an_alert_for_the_staff(
-    user: MemoryUser, settings: Settings
-) -> None:
+def test_abandoned_constraint_run_alerts_staff(user: MemoryUser, settings: Settings) -> None:
     checkpoint = make_checkpoint(user)
     run = make_run(checkpoint, attempts=settings.UAC_MAX_ATTEMPTS, last_error="no engine")
     assert dispatching.dispatch()["abandoned"] == 0
@@ -96,9 +94,7 @@ def test_without_constraints_and_alerts_there_is_no_daily_run(user: MemoryUser) 
         assert dispatching.dispatch()["daily"] == 0
 
 
-def test_the_clock_of_a_user_goes_on_with_the_first_constraint(
-    user: MemoryUser, work: Work
-) -> None:
+def test_first_constraint_starts_the_users_clock(user: MemoryUser, work: Work) -> None:
     user.head = make_checkpoint(user)
     user.constraints_due_at = None
     user.save()
@@ -115,9 +111,7 @@ def test_the_clock_of_a_user_goes_on_with_the_first_constraint(
         assert user.constraints_due_at == next_daily_run(user, timezone.now())
 
 
-def test_the_daily_run_is_queued_once_at_the_users_own_hour(
-    user: MemoryUser, settings: Settings
-) -> None:
+def test_daily_run_is_queued_once_at_local_hour(user: MemoryUser, settings: Settings) -> None:
     # Berlin, 2026-03-29: the clocks go forward at 02:00; 06:00 is 04:00 UTC, the day before 05:00.
     settings.UAC_DAILY_RUN_HOUR = 6
     outline = Outline().with_constraint("allergy", "").to_json()

@@ -75,9 +75,7 @@ def test_many_leases_are_kept_by_one_thread_and_one_that_is_being_written_holds_
         assert len(keepers) == 1
 
 
-def test_work_is_claimed_while_somebody_writes_to_its_user(
-    live_database: str, user: MemoryUser
-) -> None:
+def test_work_is_claimed_while_its_user_is_locked(live_database: str, user: MemoryUser) -> None:
     """Every append locks the user's row: users with constant appends must be processed, too."""
     append_record(user)
     run = runs.queue(user, RunKind.QUERY, RunTrigger.API, checkpoint=make_checkpoint(user))

@@ -283,9 +283,7 @@ def test_together_constraints_have_the_time_of_the_whole_run(tenant: Tenants) ->
         ("raise SystemExit", "killed"),
     ],
 )
-def test_error_that_no_setting_avoids_names_no_remedy(
-    tenant: Tenants, code: str, outcome: str
-) -> None:
+def test_unavoidable_error_names_no_remedy(tenant: Tenants, code: str, outcome: str) -> None:
     run = tenant().ask(code)
 
     assert run["outcome"] == outcome
@@ -326,9 +324,7 @@ def test_a_change_in_the_admin_holds_from_the_next_run_on(
     assert pool.counts.destroyed["changed"] == 1
 
 
-def test_in_a_strict_workspace_no_container_is_used_twice(
-    tenant: Tenants, mine: Containers, pool: Pool
-) -> None:
+def test_single_use_container_is_not_reused(tenant: Tenants, mine: Containers, pool: Pool) -> None:
     strict, ordinary = tenant(single_use=True), tenant()
     # Single-use containers of others are removed in the background.
     assert eventually(lambda: len(mine.all()) == 1)
@@ -346,9 +342,7 @@ def test_in_a_strict_workspace_no_container_is_used_twice(
     assert pool.counts.started == started + 5
 
 
-def test_a_workspace_that_becomes_strict_does_not_use_what_was_kept(
-    tenant: Tenants, mine: Containers, pool: Pool
-) -> None:
+def test_single_use_ends_kept_containers(tenant: Tenants, mine: Containers, pool: Pool) -> None:
     one = tenant()
     assert one.ask("len(trips)")["outcome"] == "ok"
     assert (len(mine.all()), pool.counts.started, pool.counts.resident) == (1, 1, 1)

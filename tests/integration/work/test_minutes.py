@@ -94,9 +94,7 @@ def busy(looked_at: MemoryUser) -> MemoryUser:
     return MemoryUser.objects.get(pk=looked_at.pk)
 
 
-def test_user_with_constraint_on_the_moment_runs_again_in_minutes(
-    busy: MemoryUser, work: Work
-) -> None:
+def test_constraint_on_the_moment_runs_again_in_minutes(busy: MemoryUser, work: Work) -> None:
     assert Alert.objects.get(user=busy).severity == "warning"
     assert due(busy) == MORNING + minutes(5)
 
@@ -117,9 +115,7 @@ def test_after_a_long_silence_it_is_not_caught_up_with(busy: MemoryUser, work: W
     assert due(busy) == MORNING + minutes(35)
 
 
-def test_the_daily_hour_is_the_daily_run_even_if_it_is_seen_late(
-    busy: MemoryUser, work: Work
-) -> None:
+def test_late_look_at_the_daily_hour_is_the_daily_run(busy: MemoryUser, work: Work) -> None:
     MemoryUser.objects.filter(pk=busy.pk).update(constraints_due_at=TOMORROW - minutes(1))
     with time_machine.travel(TOMORROW + minutes(2), tick=False):
         dispatching.dispatch()
@@ -128,9 +124,7 @@ def test_the_daily_hour_is_the_daily_run_even_if_it_is_seen_late(
     assert due(busy) == TOMORROW + minutes(7)
 
 
-def test_the_clock_stops_where_there_is_nothing_to_run_and_goes_on_when_there_is(
-    user: MemoryUser, work: Work
-) -> None:
+def test_clock_runs_only_while_constraints_apply(user: MemoryUser, work: Work) -> None:
     with time_machine.travel(MORNING, tick=False):
         tell_appointments(user)
         work()

@@ -72,9 +72,7 @@ def test_entries_of_a_paused_user_wait_until_resumed(
     assert pending(user) == 0
 
 
-def test_paused_user_is_not_executed_forecast_or_backtested(
-    user: MemoryUser, other: MemoryUser
-) -> None:
+def test_paused_user_is_not_run_or_forecast(user: MemoryUser, other: MemoryUser) -> None:
     now = timezone.now()
     for one in (user, other):
         checkpoint = make_checkpoint(one)
@@ -111,9 +109,7 @@ def test_paused_user_is_not_executed_forecast_or_backtested(
     assert runs.claim(str(Run.objects.filter(user=other).latest("queued_at").pk)) is None
 
 
-def test_a_question_waits_too_and_is_answered_when_it_is_resumed(
-    api: APIClient, user: MemoryUser, work: Work
-) -> None:
+def test_query_of_paused_user_waits(api: APIClient, user: MemoryUser, work: Work) -> None:
     append_records(user, TRIP)
     work()
     pauses.pause(user, by="staff:eve", reason="")

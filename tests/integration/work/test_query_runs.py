@@ -79,9 +79,7 @@ def test_query_without_any_usable_host_ends_as_a_server_failure(
     assert "does not answer" in question.error["message"]
 
 
-def test_a_sandbox_that_ended_may_have_ended_with_its_engine_and_another_is_asked(
-    question: Run, failing: Failing
-) -> None:
+def test_query_is_repeated_once_its_sandbox_ends(question: Run, failing: Failing) -> None:
     failing(ENDED)
 
     attempt(question)
@@ -89,9 +87,7 @@ def test_a_sandbox_that_ended_may_have_ended_with_its_engine_and_another_is_aske
     assert (question.outcome, question.output["value"]) == (RunOutcome.OK, 42)
 
 
-def test_code_that_ends_its_sandbox_is_run_twice_and_no_more(
-    question: Run, failing: Failing
-) -> None:
+def test_code_ending_its_sandbox_is_run_twice(question: Run, failing: Failing) -> None:
     left = failing(ENDED, ENDED, ENDED)
 
     attempt(question)

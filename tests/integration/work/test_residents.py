@@ -248,9 +248,7 @@ def test_bytecode_of_another_image_is_compiled_anew_once(
     assert version.bytecode == compiled
 
 
-def test_bytecode_that_makes_no_sense_is_forgotten_and_the_next_run_works(
-    user: MemoryUser, checkpoint: Append
-) -> None:
+def test_damaged_bytecode_is_compiled_anew(user: MemoryUser, checkpoint: Append) -> None:
     constraint = live(user.workspace)
     constraint.versions.update(bytecode="nonsense")
     checkpoint(rental())

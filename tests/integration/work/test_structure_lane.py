@@ -142,9 +142,7 @@ def test_an_urgent_entry_does_not_wait(
 
 
 @pytest.mark.parametrize("urgent", [True, False])
-def test_due_work_is_not_delayed_by_later_entries(
-    user: MemoryUser, clock: Clock, urgent: bool
-) -> None:
+def test_later_entries_do_not_delay_work(user: MemoryUser, clock: Clock, urgent: bool) -> None:
     say(user, metadata={"urgent": urgent})
     due = due_in(user)
 
@@ -225,9 +223,7 @@ def test_entries_settled_by_a_proposal_no_longer_wait(user: MemoryUser) -> None:
 # -- Failures ----------------------------------------------------------------------------------
 
 
-def test_a_failure_is_tried_again_later_and_later_up_to_an_hour(
-    user: MemoryUser, clock: Clock
-) -> None:
+def test_failures_back_off_up_to_an_hour(user: MemoryUser, clock: Clock) -> None:
     say(user, 5)
     waits = []
     for _ in range(10):
@@ -287,9 +283,7 @@ def test_without_a_model_nobody_is_told(
     assert hints() == 1
 
 
-def test_the_dispatcher_tells_of_what_has_become_due(
-    user: MemoryUser, clock: Clock, hints: Hints
-) -> None:
+def test_dispatcher_announces_due_work(user: MemoryUser, clock: Clock, hints: Hints) -> None:
     say(user)
     clock.shift(59)
     assert dispatching.dispatch()["structure"] == 0
@@ -300,9 +294,7 @@ def test_the_dispatcher_tells_of_what_has_become_due(
     assert hints() == 1
 
 
-def test_the_dispatcher_leaves_alone_what_is_worked_on_or_has_failed(
-    user: MemoryUser, hints: Hints
-) -> None:
+def test_dispatcher_skips_held_and_failed_work(user: MemoryUser, hints: Hints) -> None:
     say(user, 5)
     lane = claimed(user)
     assert dispatching.dispatch()["structure"] == 0

@@ -19,9 +19,7 @@ from tests.steps import append_texts
 from workers.service import dispatching
 
 
-def test_versions_that_are_written_at_once_are_numbered_without_gap(
-    live_database: str, workspace: Workspace
-) -> None:
+def test_concurrent_versions_are_numbered_gapless(live_database: str, workspace: Workspace) -> None:
     constraint = made(workspace)
 
     def write(writer: int) -> Callable[[], object]:
@@ -36,9 +34,7 @@ def test_versions_that_are_written_at_once_are_numbered_without_gap(
     assert numbers == list(range(1, 32))
 
 
-def test_changes_of_several_constraints_beside_appends_do_not_deadlock(
-    live_database: str, workspace: Workspace
-) -> None:
+def test_concurrent_changes_do_not_deadlock(live_database: str, workspace: Workspace) -> None:
     # Given users with a project, and constraints that are live
     users = [create_user(workspace, f"u{number}", metadata=None) for number in range(40)]
     for user in users:

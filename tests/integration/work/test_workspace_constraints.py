@@ -219,9 +219,7 @@ class TestJudging:
         )
         assert codes(version) == ["never_alerts_unnoticed"]
 
-    def test_tests_that_depend_on_the_order_of_a_set_are_refused(
-        self, workspace: Workspace
-    ) -> None:
+    def test_tests_depending_on_set_order_are_refused(self, workspace: Workspace) -> None:
         tests = TESTS + (
             "\n\ndef test_order() -> None:\n"
             '    """Depends on the seed."""\n'
@@ -287,9 +285,7 @@ class TestVersions:
         constraint.refresh_from_db()
         assert constraint.live is None
 
-    def test_an_earlier_one_can_be_approved_again_and_who_did_is_kept(
-        self, workspace: Workspace
-    ) -> None:
+    def test_earlier_version_is_approved_again(self, workspace: Workspace) -> None:
         constraint = live(workspace)
         first = constraint.versions.get()
         propose(
@@ -558,9 +554,7 @@ class TestRunning:
 
 
 class TestCoverage:
-    def test_applicability_is_counted_with_reasons_page_by_page(
-        self, workspace: Workspace, work: Work
-    ) -> None:
+    def test_applicability_is_counted_by_page(self, workspace: Workspace, work: Work) -> None:
         said = [rental(), rental(), {"domain": "d", "type": "Plant", "data": {"name": "x"}}]
         for number, statement in enumerate(said):
             tell(create_user(workspace, f"u{number}", metadata=None), statement)

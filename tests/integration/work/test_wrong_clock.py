@@ -44,9 +44,7 @@ def due(user: MemoryUser) -> Lane:
 
 
 @pytest.mark.parametrize("ahead", [DAY, -DAY])
-def test_process_with_wrong_clock_claims_and_dispatches_nothing(
-    due: Lane, ahead: datetime.timedelta
-) -> None:
+def test_wrong_clock_claims_and_dispatches_nothing(due: Lane, ahead: datetime.timedelta) -> None:
     with time_machine.travel(timezone.now() + ahead):
         assert leases.claim(lanes.due(LaneName.RECORDS)) is None
         assert dispatching.dispatch() == {}
@@ -78,9 +76,7 @@ def test_a_clock_that_is_a_little_wrong_is_no_reason(due: Lane) -> None:
         assert leases.claim(lanes.due(LaneName.RECORDS)) is not None
 
 
-def test_ticks_that_pile_up_in_a_process_are_dropped(
-    due: Lane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ticks_that_pile_up_are_dropped(due: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick that waits for the database would be joined by the next, until no thread is left."""
     found: list[dict[str, int]] = []
 
@@ -96,9 +92,7 @@ def test_ticks_that_pile_up_in_a_process_are_dropped(
     assert found == [{}]
 
 
-def test_a_tick_that_hangs_does_not_hold_back_the_next_ones_for_ever(
-    due: Lane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_tick_holds_back_no_other(due: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatching, "LONGEST_TICK_SECONDS", -1.0)
     found: list[dict[str, int]] = []
 

@@ -109,7 +109,7 @@ def test_several_conversations_in_one_question_are_answered_together() -> None:
     assert calls[1]["arguments"] == {"text": "see [5]"}
 
 
-def test_what_was_said_before_in_the_session_is_not_asked() -> None:
+def test_earlier_messages_of_the_session_are_not_asked() -> None:
     before = "[1] (message, 2026-03-30 Monday 11:00, user) Something else."
 
     (call,) = answer(asked([(2, "The cat is back.")], before=before), KNOWN)
@@ -126,12 +126,12 @@ def test_what_was_said_before_in_the_session_is_not_asked() -> None:
         pytest.param([(1, "The dentist sees me on 3 May 2026."), (2, "It hurts.")], id="other-day"),
     ],
 )
-def test_what_no_recording_matches_is_refused(shown: list[Said]) -> None:
+def test_unrecorded_question_is_refused(shown: list[Said]) -> None:
     with pytest.raises(UnknownQuestion, match="set UAC_LLM_MODEL and UAC_LLM_API_KEY"):
         answer(asked(shown), KNOWN)
 
 
-def test_it_speaks_the_protocol_and_refuses_by_400() -> None:
+def test_model_speaks_the_protocol_and_refuses_by_400() -> None:
     # Given the model that the demo runs
     with recorded_model() as url:
         # When it is shown a message of the demo
@@ -160,9 +160,7 @@ def post(url: str, body: object) -> Any:
 
 @pytest.mark.parametrize("day", [datetime.date(2026, 11, 21), datetime.date(2028, 2, 29)])
 @pytest.mark.parametrize("days", range(0, 366, 5))
-def test_on_whatever_day_the_demo_is_loaded_its_messages_are_known_and_say_the_facts(
-    day: datetime.date, days: int
-) -> None:
+def test_messages_are_known_on_any_day(day: datetime.date, days: int) -> None:
     life = person.life(day + datetime.timedelta(days=days))
     single = [[entry] for entry in life.months if entry["kind"] == "message"]
     known = recordings()

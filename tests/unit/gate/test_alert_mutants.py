@@ -36,9 +36,7 @@ def failing(source: str) -> list[tuple[int, str]]:
         ("message = 'warning(x)'  # warning(y)", []),
     ],
 )  # fmt: skip
-def test_each_alert_has_a_mutant_that_fails_there(
-    body: str, expected: list[tuple[int, str]]
-) -> None:
+def test_each_alert_has_a_failing_mutant(body: str, expected: list[tuple[int, str]]) -> None:
     assert failing(f"{HEAD}{CHECK}    {body}\n") == expected
 
 

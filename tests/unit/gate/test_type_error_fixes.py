@@ -41,9 +41,7 @@ def outline() -> Outline:
         ('"Allergy" has no attribute "drug"; maybe "drug_class"?', ""),
     ],
 )
-def test_a_project_that_is_another_is_told_as_it_is(
-    outline: Outline, message: str, fix: str
-) -> None:
+def test_constraint_for_another_project_has_a_fix(outline: Outline, message: str, fix: str) -> None:
     fault = TypeFault(path="constraints/a.py", line=6, code="any", message=message)
 
     assert suggest_fix(fault, outline) == fix

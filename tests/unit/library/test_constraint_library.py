@@ -107,7 +107,7 @@ class TestEach:
         survived = [what for what, tree in mutants(source_of(name)) if not failures(name, tree)]
         assert survived == EQUIVALENT.get(name, [])
 
-    def test_it_says_what_it_needs_and_needs_no_more_than_that(self, name: str) -> None:
+    def test_constraint_declares_exactly_what_it_needs(self, name: str) -> None:
         needs = needs_of((FOLDER / f"{name}.py").read_text())
         assert needs.clock == ("now" if name == "double_booking" else "today")
         assert any(not parameter.has_default for parameter in needs.parameters)

@@ -88,7 +88,7 @@ def test_the_next_conflict_adds_a_record_alone(project: Project) -> None:
     assert added.fields["about"] == "moving day"
 
 
-def test_a_constraint_that_was_rewritten_stays_and_one_that_was_deleted_comes_back(
+def test_rewritten_constraint_stays_and_deleted_one_returns(
     project: Project,
 ) -> None:
     mark(project)

@@ -344,7 +344,7 @@ def test_define_class_adds_to_the_schema(project: Project) -> None:
     assert "legs: list[Leg] = []\n" in files[STATE]
 
 
-def test_a_reference_prefers_the_own_domain_and_needs_no_domain_if_only_one_has_the_class(
+def test_reference_prefers_its_own_domain(
     project: Project,
 ) -> None:
     edit(project, **define("travel", "Own", {"a": "Ref[Trip]", "b": "Ref[Passport]"}))
@@ -633,8 +633,6 @@ def test_derived_fields_are_reported_with_the_change(project: Project) -> None:
         ("to", "a reason for each field"),
     ],
 )
-def test_derived_must_name_a_field_of_the_edit_with_a_reason(
-    project: Project, derived: Any, words: str
-) -> None:
+def test_derived_names_a_field_with_a_reason(project: Project, derived: Any, words: str) -> None:
     with pytest.raises(EditError, match=words):
         edit(project, **{**UPDATE, "fields": {"to": "Oslo"}, "derived": derived})

@@ -63,7 +63,7 @@ def test_as_text_it_names_the_open_alerts_too() -> None:
     )
 
 
-def test_it_shows_all_texts_of_a_field_that_has_few_and_an_example_of_other_short_ones() -> None:
+def test_manifest_quotes_few_or_sample_texts() -> None:
     fields = {"quality": "str | None", "room": "str", "note": "str", "tags": "list[str]"}
     project = project_with(define("sleep", "Night", fields, collection="nights"))
     for number in range(6):

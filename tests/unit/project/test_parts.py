@@ -37,7 +37,7 @@ def test_only_the_change_is_sent() -> None:
         ({"append": {"pets": ["Rex"]}}, "unknown_field"),
     ],
 )
-def test_what_cannot_be_changed_in_part_is_refused(parts: dict[str, object], code: str) -> None:
+def test_invalid_partial_change_is_refused(parts: dict[str, object], code: str) -> None:
     with pytest.raises(EditError) as refused:
         family(**parts)
     assert refused.value.code == code

@@ -68,7 +68,7 @@ def settle(batches: Sequence[Sequence[RecordEntry]]) -> list[Version]:
 
 @settings(max_examples=examples(20))
 @given(batches=histories(statements()))
-def test_a_batch_cut_after_an_entry_is_what_was_told_up_to_it(
+def test_batch_can_be_cut_after_any_entry(
     batches: list[list[dict[str, Any]]],
 ) -> None:
     numbers = itertools.count(1)

@@ -90,9 +90,7 @@ def test_a_wider_type_holds_all_that_the_other_does(new: str, old: str, wider: b
         ("int | str", "bool", None),
     ],
 )
-def test_two_types_are_joined_only_where_nothing_is_lost(
-    left: str, right: str, joined: str | None
-) -> None:
+def test_types_are_joined_without_loss(left: str, right: str, joined: str | None) -> None:
     for one, other in ((left, right), (right, left)):
         found = join(parse_type(one), parse_type(other))
         assert (found and format_type(found)) == joined

@@ -117,7 +117,7 @@ def test_a_wrong_hello_is_refused(hello: dict[str, Any] | bytes) -> None:
     assert channel.closed
 
 
-def test_an_answer_that_would_fill_the_memory_is_not_even_decoded(
+def test_answer_filling_the_memory_is_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bomb = b'{"id":1,"result":[' + b"[]," * client.MAX_VALUES + b"[]]}"
@@ -190,7 +190,7 @@ def test_compiled_files_are_fetched_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     assert [list(protocol.decode(sent[4:])["files"]) for sent in channel.sent] == parts
 
 
-def test_brackets_within_a_text_count_as_no_values(
+def test_brackets_in_texts_are_no_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client, "MAX_VALUES", 100)
@@ -203,9 +203,7 @@ def test_brackets_within_a_text_count_as_no_values(
 @pytest.mark.parametrize(
     ("operation", "ours"), [("load", True), ("compile", True), ("evaluate", False)]
 )
-def test_a_request_without_sense_is_our_fault_where_no_user_code_had_a_say(
-    operation: str, ours: bool
-) -> None:
+def test_malformed_request_is_our_fault_before_user_code(operation: str, ours: bool) -> None:
     answer = {**ANSWER, "outcome": "protocol_error", "message": "bad request", "result": None}
     one = sandbox(Script(HELLO, answer))
     requests: dict[str, Callable[[], object]] = {
@@ -444,9 +442,7 @@ def test_forged_forecasts_are_refused(results: Any) -> None:
         (lambda one: one.dump(), {"counts": {}, "records": {"p": {"c": [{"$record": 1}]}}}),
     ],
 )
-def test_forged_results_of_the_others_are_refused(
-    ask: Callable[[Sandbox], object], result: Any
-) -> None:
+def test_forged_results_are_refused(ask: Callable[[Sandbox], object], result: Any) -> None:
     one = sandbox(Script(HELLO, {**ANSWER, "result": result}))
     with pytest.raises(SandboxError, match="protocol_error"):
         ask(one)
@@ -501,7 +497,7 @@ def test_an_interruption_halfway_closes_the_sandbox() -> None:
     assert channel.closed
 
 
-def test_a_request_that_is_too_large_is_not_sent_and_harms_nothing(
+def test_too_large_request_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(protocol, "MAX_FRAME_BYTES", 1000)

@@ -23,12 +23,10 @@ class TestDays:
             ("today.month == 5", 14),
         ],
     )
-    def test_only_days_on_which_an_answer_can_change_are_tried(
-        self, question: str, most: int
-    ) -> None:
+    def test_only_days_that_can_change_answers_are_tried(self, question: str, most: int) -> None:
         assert forecaster([question]).days(START, END).calls <= most
 
-    def test_what_raises_on_29_february_alone_ends_nothing_else(self) -> None:
+    def test_error_on_29_february_alone_ends_nothing_else(self) -> None:
         questions = ["1 / (today.month != 2 or today.day != 29)", "today > date(2028, 3, 5)"]
         timeline = forecaster(questions).days(START, END)
         assert [(change["at"], change["error"]) for change in timeline.changes] == [
@@ -53,7 +51,7 @@ class TestDays:
             raised = really(questions, at)
             assert error == (raised if isinstance(raised, str) else None)
 
-    def test_it_stops_where_it_takes_too_long_and_says_until_when_it_knows(self) -> None:
+    def test_forecast_past_its_calls_has_an_end(self) -> None:
         timeline = forecaster(["str(today) == ''"], most_calls=10).days(START, END)
         assert timeline.until == "2027-11-30"
 

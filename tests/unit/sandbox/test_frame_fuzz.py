@@ -109,7 +109,7 @@ def test_a_large_message_reads_as_a_small_one(message: dict[str, Any]) -> None:
 
 
 @given(nearly_right)
-def test_what_is_refused_of_a_small_one_is_refused_of_a_large_one(body: bytes) -> None:
+def test_large_frame_is_refused_as_a_small_one(body: bytes) -> None:
     small = read(frame(body))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(protocol, "QUICK_BYTES", 0)
@@ -159,9 +159,7 @@ def test_no_large_frame_is_read_in_one_go(body: bytes, monkeypatch: pytest.Monke
     ],
     ids=["escapes", "values", "quotes"],
 )
-def test_what_costs_too_much_is_not_read_at_all(
-    body: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_costly_frame_is_not_read(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "decode", lambda body, **how: pytest.fail("it was read"))
     with pytest.raises(protocol.TooManyValuesError):
         protocol.read_frame(io.BytesIO(frame(body)).read, 2**26, client.MAX_VALUES, MAX_ESCAPES)
@@ -181,7 +179,7 @@ def test_to_count_values_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize("tag", ["$dict", "$date", "$record", "$int"])
-def test_what_is_wrong_is_not_written_out(tag: str) -> None:
+def test_error_does_not_quote_the_frame(tag: str) -> None:
     class Unwritable(list[Any]):
         def __repr__(self) -> str:
             raise AssertionError("it may be of any size")

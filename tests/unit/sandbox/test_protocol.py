@@ -51,9 +51,7 @@ def test_bodies_that_are_no_object_raise_protocol_errors(body: bytes) -> None:
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=4), st.data())
-def test_truncated_frames_raise_protocol_errors(
-    message: dict[str, Any], data: st.DataObject
-) -> None:
+def test_truncated_frame_is_a_protocol_error(message: dict[str, Any], data: st.DataObject) -> None:
     whole = protocol.encode_frame(message)
     length = data.draw(st.integers(1, len(whole) - 1))
     with pytest.raises(ProtocolError):

@@ -98,9 +98,7 @@ def people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, state.__name__, state)
 
 
-def test_references_resolve_in_what_the_constraint_does_not_import(
-    constraint: ModuleType, people: None
-) -> None:
+def test_references_resolve_beyond_imports(constraint: ModuleType, people: None) -> None:
     def check(today: datetime.date) -> Iterator[Alert]:
         yield critical(Ref[Person]("p").get().name, key="k")
 
@@ -111,9 +109,7 @@ def test_references_resolve_in_what_the_constraint_does_not_import(
         run_check(constraint, today=TODAY)
 
 
-def test_a_name_that_no_domain_has_is_told_where_its_records_are(
-    constraint: ModuleType, people: None
-) -> None:
+def test_unknown_name_is_told_the_right_place(constraint: ModuleType, people: None) -> None:
     with pytest.raises(TypeError, match=r"takes persons; it uses .*; Person is in people\.people$"):
         run_check(constraint, today=TODAY, persons=[Person(key="p", name="Ada")])
 

@@ -347,7 +347,7 @@ unhurried = settings(
 class TestDays:
     @unhurried
     @given(questions=st.lists(ON_DAYS, min_size=1, max_size=3))
-    def test_looking_ahead_finds_what_every_day_would(self, questions: list[str]) -> None:
+    def test_forecast_equals_trying_every_day(self, questions: list[str]) -> None:
         assert foreseen(forecaster(questions).days(START, END)) == tried(questions, START, END)
 
 
@@ -449,9 +449,7 @@ def about(zone: str) -> st.SearchStrategy[tuple[str, list[str]]]:
 class TestMoments:
     @settings(unhurried, max_examples=examples(5))
     @given(asked=st.one_of([about(zone) for zone in CHANGES]))
-    def test_looking_ahead_finds_what_every_minute_would(
-        self, asked: tuple[str, list[str]]
-    ) -> None:
+    def test_forecast_equals_trying_every_minute(self, asked: tuple[str, list[str]]) -> None:
         name, questions = asked
         NAMES["HOME"] = zone = ZoneInfo(name)
         begin = datetime.datetime.fromisoformat(CHANGES[name]).replace(tzinfo=zone)

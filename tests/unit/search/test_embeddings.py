@@ -69,7 +69,7 @@ def test_bundled_model_knows_related_words(asked: str, answer: str, other: str) 
     assert question @ right > 0.15 > question @ wrong
 
 
-def test_bundled_model_needs_no_network_and_no_torch(
+def test_bundled_model_needs_no_network_or_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("socket.socket", None)
@@ -112,7 +112,7 @@ def test_texts_are_embedded_as_each_by_itself() -> None:
     assert np.allclose(model.embed(texts), np.concatenate([model.embed([one]) for one in texts]))
 
 
-def test_a_vector_is_looked_up_once_however_often_a_text_repeats_a_word(
+def test_repeated_word_is_looked_up_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = static.load_wordllama()

@@ -353,12 +353,8 @@ DEFINE = {"op": "define_class", "domain": "travel", "name": "Trip"}
         ([DEFINE] * 1001, "no more than 1000"),
         ([{}], "edits[0]: op must be one of define_class"),
         ([DEFINE, {"op": "explode"}], "edits[1]: op must be one of define_class"),
-        ([{"op": "add"}], "edits[0]: add.domain is missing"),
-        ([{**ADD, "sources": ["1"]}], "add.sources must be a list of entry numbers (seq)"),
         ([{**ADD, "extra": 1}], "add does not take 'extra': it takes domain"),
-        ([{**ADD, "fields": {"on": {"$date": "2021-02-30"}}}], "add.fields.on"),
         ([{**ADD, "fields": {"d": {"$decimal": "1e99999999999999999999"}}}], "add.fields.d"),
-        ([{**DEFINE, "fields": [{"name": "a"}]}], "define_class.fields[0].type is missing"),
     ],
     ids=brief,
 )
@@ -392,10 +388,3 @@ def test_a_step_in_an_alerts_life(
 
     check_problem(response, 400)
     check_errors(response.json()["errors"], wrong)
-
-
-def test_a_step_in_the_life_of_an_unknown_alert(api: APIClient, refused: Refused) -> None:
-    unknown = "/v1/alerts/00000000-0000-0000-0000-000000000000"
-
-    refused(api.post(f"{unknown}/acknowledge/", {}), 404)
-    refused(api.post(f"{unknown}/resolve/", {"reason": "x"}), 404)
