@@ -50,9 +50,7 @@ def test_a_wrong_key_is_refused(run: Run, system: System) -> None:
     assert refused.output.startswith("Error: ")
 
 
-def test_added_records_are_queried_found_and_alerted(
-    run: Run, system: System, key: str, tmp_path: Path
-) -> None:
+def test_added_records_are_found(run: Run, system: System, key: str, tmp_path: Path) -> None:
     # Given a user, and records by the command line
     Client(system.base_url, key).users.create("cli")
     task = ("--record", "work.Task", "--set", "name=report", "--set", "days=3", "--wait", "60")

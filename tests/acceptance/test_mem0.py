@@ -193,7 +193,7 @@ def test_all_of_a_user(memory: Any, ada: str) -> None:
     assert memory.get_all(filters={"user_id": ada})["count"] == 0
 
 
-def test_unsupported_call_is_raised_as_the_clients_error(
+def test_unsupported_call_raises_its_error(
     memory: Any, mem0: Any, system: System, ada: str
 ) -> None:
     errors = mem0.exceptions

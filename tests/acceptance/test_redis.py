@@ -97,9 +97,7 @@ def test_appends_are_answered_and_done_when_it_is_over(
     system.check()
 
 
-def test_a_wait_for_a_result_ends_when_redis_hangs(
-    system: System, ada: Person, server: redis.Redis
-) -> None:
+def test_wait_ends_when_redis_hangs(system: System, ada: Person, server: redis.Redis) -> None:
     appended(ada, 1)
     polled(lambda: is_settled(ada), bool)
     stopped(system, server)
@@ -113,7 +111,7 @@ def test_a_wait_for_a_result_ends_when_redis_hangs(
     assert ada.client.finished(answer["id"])["outcome"] == "ok"
 
 
-def test_requests_are_answered_over_connections_that_redis_has_ended(
+def test_ended_connections_fail_no_request(
     system: System, ada: Person, server: redis.Redis
 ) -> None:
     appended(ada, 4)

@@ -75,9 +75,7 @@ def test_url_that_is_not_public_https_is_refused_with_the_reason(url: str, reaso
     ("allow_http", "says"),
     [(False, r"begins with https://\."), (True, r"begins with https:// or http://\.")],
 )
-def test_a_url_without_a_scheme_is_told_those_that_this_server_takes(
-    settings: Settings, allow_http: bool, says: str
-) -> None:
+def test_missing_scheme_names_the_allowed(settings: Settings, allow_http: bool, says: str) -> None:
     settings.UAC_WEBHOOK_ALLOW_HTTP = allow_http
     for url in ("a.example/hook", "localhost:9000/hook", "ftp://a.example/"):
         with pytest.raises(AddressRefused, match=says):

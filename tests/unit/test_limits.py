@@ -56,7 +56,7 @@ def test_unset_limit_is_the_servers(name: str) -> None:
         ({"memory_mib": 512, "tmpfs_mib": 64}, "process_memory_mib", 208),
     ],
 )
-def test_default_limit_gives_way_to_a_chosen_one(
+def test_default_yields_to_a_chosen_limit(
     chosen: dict[str, float], name: str, holds: float
 ) -> None:
     assert asdict(effective(chosen))[name] == holds
@@ -88,9 +88,7 @@ def test_default_limit_gives_way_to_a_chosen_one(
         ({"tmpfs_mib": 1000}, "tmpfs_mib", "UAC_SANDBOX_TMPFS_MIB_MOST"),
     ],
 )  # fmt: skip
-def test_invalid_limit_is_refused_with_the_field_and_the_fix(
-    chosen: dict[str, float], name: str, told: str
-) -> None:
+def test_invalid_limit_is_refused_by_field(chosen: dict[str, float], name: str, told: str) -> None:
     with pytest.raises(ValidationError) as raised:
         Workspace(name="x", **chosen).clean()
 

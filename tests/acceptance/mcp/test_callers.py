@@ -177,9 +177,7 @@ def parsed(lines: Iterator[str]) -> Iterator[Any]:
             data = ""
 
 
-def test_every_event_of_a_stream_is_json_from_the_first(
-    system: System, client: Client, person: Person
-) -> None:
+def test_every_event_of_a_stream_is_json(system: System, client: Client, person: Person) -> None:
     mark = client.get("events/?after=now")[1]["next"]
     with stream(system, client, f"/events/?after={mark}") as opened:
         assert isinstance(opened, Stream)  # which has checked the first event

@@ -185,9 +185,7 @@ def test_every_resource_is_read(agents: Agents, person: Person) -> None:
     asyncio.run(work())
 
 
-def test_connection_bound_to_a_user_reaches_no_other(
-    agents: Agents, person: Person, client: Client
-) -> None:
+def test_bound_connection_reaches_no_other(agents: Agents, person: Person, client: Client) -> None:
     other = create_person(client, f"{person.user_id}-other")
     with_alerts(other, 3)
     (alert,) = polled(lambda: other.alerts("open"), bool)

@@ -129,7 +129,7 @@ def test_the_command_for_migrations_writes_them(db: None) -> None:
     call_command("check")
 
 
-def test_who_has_several_roles_has_what_each_of_them_may(db: None) -> None:
+def test_roles_add_up(db: None) -> None:
     both = User.objects.create(username="eve", is_staff=True)
     both.groups.set(Group.objects.filter(name__in=["operator", "privacy officer"]))
 
@@ -158,7 +158,7 @@ def test_who_has_several_roles_has_what_each_of_them_may(db: None) -> None:
         ),
     ],
 )
-def test_what_a_role_may(db: None, role: str, may: list[str], may_not: list[str]) -> None:
+def test_role_has_its_permissions(db: None, role: str, may: list[str], may_not: list[str]) -> None:
     held = set(Group.objects.get(name=role).permissions.values_list("codename", flat=True))
 
     assert set(may) <= held
@@ -263,9 +263,7 @@ def test_no_action_reaches_rows_of_another_workspace(
     assert Alert.objects.get(pk=theirs[Alert].pk).state == AlertState.OPEN
 
 
-def test_filters_and_forms_name_no_other_workspace(
-    client_of_ours: Client, ours: Rows, theirs: Rows
-) -> None:
+def test_filters_name_no_other_workspace(client_of_ours: Client, ours: Rows, theirs: Rows) -> None:
     # A second one, since a filter with only one choice is not shown.
     second = Workspace.objects.create(name="Second")
     StaffAccess.objects.get(user__username="eve").workspaces.add(second)
@@ -281,9 +279,7 @@ def test_filters_and_forms_name_no_other_workspace(
         assert foreign not in form
 
 
-def test_nobody_adds_to_a_workspace_that_is_not_theirs(
-    client_of_ours: Client, ours: Rows, theirs: Rows
-) -> None:
+def test_rows_are_added_to_own_workspaces(client_of_ours: Client, ours: Rows, theirs: Rows) -> None:
     foreign = theirs[Workspace]
     number = ApiKey.objects.count()
 
@@ -300,7 +296,7 @@ def test_nobody_adds_to_a_workspace_that_is_not_theirs(
     assert client_of_ours.get(add_url(Workspace)).status_code == 403
 
 
-def test_downloads_of_another_workspace_are_not_there(
+def test_other_workspace_is_not_downloaded(
     client_of_ours: Client, ours: Rows, theirs: Rows
 ) -> None:
     def download(name: str, rows: Rows) -> int:
@@ -312,9 +308,7 @@ def test_downloads_of_another_workspace_are_not_there(
     assert download("subject_access", theirs) == 404
 
 
-def test_stuck_work_of_another_workspace_is_neither_shown_nor_touched(
-    client_of_ours: Client, ours: Rows, theirs: Rows
-) -> None:
+def test_stuck_work_of_others_is_hidden(client_of_ours: Client, ours: Rows, theirs: Rows) -> None:
     Lane.objects.update(attempts=9, due_at=timezone.now(), last_error="broken")
     Run.objects.update(dead_since=timezone.now())
     lane, run = theirs[Lane], theirs[Run]
@@ -336,7 +330,7 @@ def test_stuck_work_of_another_workspace_is_neither_shown_nor_touched(
     assert set(KINDS) == set(counts)
 
 
-def test_the_front_page_says_nothing_of_another_workspace(
+def test_front_page_hides_other_workspaces(
     client_of_ours: Client, ours: Rows, theirs: Rows
 ) -> None:
     assert THEIRS not in text_of(client_of_ours.get("/admin/"))
@@ -361,7 +355,7 @@ def test_no_screen_asks_for_each_row_of_those_whom_it_filters_for(
 # -- Who sees which ----------------------------------------------------------------------------
 
 
-def test_who_was_given_no_workspace_sees_none(client: Client, ours: Rows) -> None:
+def test_account_without_workspace_sees_none(client: Client, ours: Rows) -> None:
     new = User.objects.create(username="new", is_staff=True)
     new.user_permissions.set(Permission.objects.filter(codename__in=EVERYTHING))
     client.force_login(new)
@@ -381,9 +375,7 @@ def test_superusers_see_all_and_those_with_all_see_new_ones(
         assert page_url(theirs[Alert]) in page
 
 
-def test_who_may_change_accounts_and_sees_all_gives_workspaces(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_account_managers_grant_workspaces(admin_client: Client, workspace: Workspace) -> None:
     new = User.objects.create(username="new", is_staff=True)
     url = reverse("admin:auth_user_change", args=[new.pk])
     assert workspace.name in text_of(admin_client.get(url))
@@ -435,7 +427,7 @@ def test_nobody_else_does(
     assert access.workspaces_of(User.objects.get(pk=eve.pk)) == (workspace.pk,)
 
 
-def test_who_sees_some_workspaces_sees_of_the_staff_what_he_sees_himself(
+def test_staff_accounts_are_shown_within_own_workspaces(
     staff: Any, workspace: Workspace, ours: Rows, theirs: Rows
 ) -> None:
     client = staff("view_staffaccess", workspaces=[workspace])
@@ -482,7 +474,7 @@ def test_an_operator_makes_a_key_that_manages_nothing(staff: Any, workspace: Wor
     assert made.scopes == ["read", "write"]
 
 
-def test_who_may_give_it_does(staff: Any, workspace: Workspace) -> None:
+def test_grantor_makes_managing_keys(staff: Any, workspace: Workspace) -> None:
     client = staff(*OPERATOR.codenames(), "grant_manage")
     fields = {"workspace": workspace.pk, "name": "key", "scopes": ["read", "manage"]}
 
@@ -495,9 +487,7 @@ def test_who_may_give_it_does(staff: Any, workspace: Workspace) -> None:
     assert (made.name, made.scopes) == ("renamed", ["read", "manage"])
 
 
-def test_an_operator_revokes_a_key_that_manages_and_changes_nothing_of_it(
-    staff: Any, workspace: Workspace
-) -> None:
+def test_operator_only_revokes_managing_keys(staff: Any, workspace: Workspace) -> None:
     client = staff(*OPERATOR.codenames())
     key, _ = create_key(workspace, "key", MANAGES, expires_at=timezone.now())
 
@@ -512,9 +502,7 @@ def test_an_operator_revokes_a_key_that_manages_and_changes_nothing_of_it(
 
 
 @pytest.mark.parametrize("model", [ApiKey, WebhookEndpoint, WorkspaceConstraint], ids=name_of)
-def test_what_reads_or_is_made_of_content_is_for_who_sees_it(
-    staff: Any, ours: Rows, model: type[Model]
-) -> None:
+def test_changing_content_needs_view_content(staff: Any, ours: Rows, model: type[Model]) -> None:
     name = model._meta.model_name
     client = staff(f"view_{name}", f"add_{name}", f"change_{name}")
     before = model._default_manager.filter(pk=ours[model].pk).values().get()
@@ -526,9 +514,7 @@ def test_what_reads_or_is_made_of_content_is_for_who_sees_it(
     assert model._default_manager.filter(pk=ours[model].pk).values().get() == before
 
 
-def test_who_sees_no_content_still_takes_keys_and_endpoints_out_of_use(
-    staff: Any, ours: Rows
-) -> None:
+def test_staff_without_content_disable_keys_and_endpoints(staff: Any, ours: Rows) -> None:
     names = ("apikey", "webhookendpoint")
     client = staff(*(f"{may}_{name}" for may in ("view", "change") for name in names))
     for model, action in ((ApiKey, "revoke"), (WebhookEndpoint, "disable")):
@@ -564,7 +550,7 @@ def test_an_account_is_deleted_with_what_is_its_own_and_without_its_audit(
 
 
 @pytest.mark.parametrize("model", [StaffAccess, StaffSubscription, MailCursor], ids=name_of)
-def test_what_goes_with_an_account_is_not_deleted_by_hand(
+def test_rows_of_an_account_are_not_deleted_by_hand(
     admin_client: Client, ours: Rows, model: type[Model]
 ) -> None:
     assert admin_client.post(delete_url(ours[model]), {"post": "yes"}).status_code == 403

@@ -100,7 +100,7 @@ def test_more_alerts_than_anybody_reads_are_not_resolved_at_once(
     assert not Alert.objects.filter(state=AlertState.RESOLVED).exists()
 
 
-def test_what_was_resolved_is_reopened(admin_client: Client, rows: Rows) -> None:
+def test_resolved_alert_is_reopened(admin_client: Client, rows: Rows) -> None:
     resolve(admin_client, rows[Alert])
 
     response = act(admin_client, "reopen", rows[Alert])
@@ -119,9 +119,7 @@ def test_resolving_an_alert_closes_it(admin_client: Client, rows: Rows) -> None:
     assert history(alert)[-1] == ("resolved", "staff:admin")
 
 
-def test_what_is_resolved_already_is_left_and_the_rest_is_done(
-    admin_client: Client, populate: Populate
-) -> None:
+def test_resolved_alerts_are_skipped(admin_client: Client, populate: Populate) -> None:
     first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
     alert_actions.resolve(first, actor="constraints", reason="no longer reported")
 
@@ -184,9 +182,7 @@ def test_snoozing_says_until_when_and_why(
     ]
 
 
-def test_a_reason_is_kept_and_one_is_given_where_nobody_gives_one(
-    admin_client: Client, populate: Populate
-) -> None:
+def test_reason_is_kept_or_filled_in(admin_client: Client, populate: Populate) -> None:
     first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
 
     resolve(admin_client, first, note="told the person", from_page="1")
@@ -196,9 +192,7 @@ def test_a_reason_is_kept_and_one_is_given_where_nobody_gives_one(
     assert second.events.latest("seq").detail == {"reason": "resolved by staff"}
 
 
-def test_a_verdict_of_the_staff_shows_as_precision(
-    admin_client: Client, populate: Populate
-) -> None:
+def test_staff_verdict_counts_as_precision(admin_client: Client, populate: Populate) -> None:
     first, second = populate(user_id="carol"), populate(user_id="bob")
 
     response = act(admin_client, "wrong", first[Alert], note="no such allergy")
@@ -224,15 +218,13 @@ def test_resuming_a_constraint_says_who_and_why(admin_client: Client, rows: Rows
     ]
 
 
-def test_who_may_only_view_resumes_nothing(staff: Staff, rows: Rows) -> None:
+def test_viewer_resumes_nothing(staff: Staff, rows: Rows) -> None:
     act(staff("view_pausedconstraint"), "resume", rows[PausedConstraint])
 
     assert PausedConstraint.objects.get().resumed_at is None
 
 
-def test_a_subscription_needs_an_address_and_begins_with_what_comes(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_subscription_needs_an_address_and_starts_now(admin_client: Client, rows: Rows) -> None:
     fields = {
         "enabled": "on",
         "least_severity": "warning",
@@ -259,7 +251,7 @@ def test_a_subscription_needs_an_address_and_begins_with_what_comes(
         assert words in shown(wrong)
 
 
-def test_who_may_only_view_alerts_cannot_act(staff: Staff, rows: Rows) -> None:
+def test_viewer_of_alerts_cannot_act(staff: Staff, rows: Rows) -> None:
     client = staff("view_alert")
 
     for action in ("acknowledge", "resolve"):
@@ -272,7 +264,7 @@ def test_who_may_only_view_alerts_cannot_act(staff: Staff, rows: Rows) -> None:
     assert page.context["row_actions"] == []
 
 
-def test_who_may_change_alerts_can_act(staff: Staff, rows: Rows) -> None:
+def test_editor_of_alerts_can_act(staff: Staff, rows: Rows) -> None:
     act(staff("view_alert", "change_alert"), "acknowledge", rows[Alert])
 
     assert history(rows[Alert])[-1] == ("acknowledged", "staff:eve")
@@ -305,7 +297,7 @@ def test_where_nothing_waits_nothing_is_tried(admin_client: Client, rows: Rows) 
     assert Lane.objects.get(pk=idle.pk).run_after == later
 
 
-def test_who_may_only_view_lanes_cannot_try_again(staff: Staff, rows: Rows) -> None:
+def test_viewer_of_lanes_cannot_retry(staff: Staff, rows: Rows) -> None:
     later = timezone.now() + datetime.timedelta(hours=1)
     Lane.objects.update(run_after=later)
 
@@ -338,7 +330,7 @@ def test_the_model_may_be_told_to_work_now(
     assert told == "Had the language model process the entries now."
 
 
-def test_who_tells_a_model_to_work_that_cannot_is_told_why(
+def test_stopped_model_is_explained_when_asked_to_work(
     admin_client: Client, rows: Rows, settings: Settings
 ) -> None:
     settings.UAC_LLM_MODEL = ""
@@ -368,7 +360,7 @@ def test_where_nothing_was_said_the_model_has_no_work(admin_client: Client, rows
     assert not StaffAction.objects.exists()
 
 
-def test_who_may_only_view_users_cannot_have_the_model_work(staff: Staff, rows: Rows) -> None:
+def test_viewer_of_users_cannot_start_the_model(staff: Staff, rows: Rows) -> None:
     later = timezone.now() + datetime.timedelta(hours=1)
     Lane.objects.update(due_at=later)
 
@@ -410,9 +402,7 @@ def test_a_time_zone_that_does_not_exist_is_refused(admin_client: Client, rows: 
     )
 
 
-def test_what_the_staff_did_to_a_user_is_noted_without_the_name(
-    admin_client: Client, populate: Populate
-) -> None:
+def test_audit_of_user_action_has_no_name(admin_client: Client, populate: Populate) -> None:
     user = populate(user_id="lovelace")[MemoryUser]
 
     admin_client.post(page_url(user), {"time_zone": "Asia/Tokyo", "metadata": "{}"})
@@ -473,7 +463,7 @@ def test_the_newest_version_or_several_are_not_restored(admin_client: Client, ro
 
 
 @pytest.mark.parametrize("model", [Redaction, UserErasure, Merge])
-def test_what_somebody_asked_for_is_tried_again_until_it_is_done(
+def test_requested_work_is_retried_now(
     admin_client: Client, staff: Staff, rows: Rows, model: type[Redaction | UserErasure | Merge]
 ) -> None:
     later = timezone.now() + datetime.timedelta(hours=1)

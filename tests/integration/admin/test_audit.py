@@ -59,9 +59,7 @@ def test_logging_in_and_out_is_noted(client: Client, admin_user: User) -> None:
     assert uuid.UUID(rows[0].request_id) != uuid.UUID(rows[1].request_id)
 
 
-def test_a_list_of_several_people_names_none_and_one_of_a_person_does(
-    admin_client: Client, populate: Populate
-) -> None:
+def test_list_view_is_noted_by_its_person(admin_client: Client, populate: Populate) -> None:
     ada = populate("Aspirin", "ada")[MemoryUser]
     populate("Aspirin", "bob")
 
@@ -76,9 +74,7 @@ def test_a_list_of_several_people_names_none_and_one_of_a_person_does(
     ]
 
 
-def test_what_is_refused_or_not_there_is_no_look(
-    admin_client: Client, staff: Any, rows: Rows
-) -> None:
+def test_refused_page_is_not_audited(admin_client: Client, staff: Any, rows: Rows) -> None:
     admin_client.get(f"/admin/memory/alert/{uuid.uuid4()}/change/")
     admin_client.get(list_url(Alert), {"nonsense": "1"})
     client = staff("view_run")
@@ -88,9 +84,7 @@ def test_what_is_refused_or_not_there_is_no_look(
     assert not StaffAudit.objects.filter(staff_name="eve", kind=AuditKind.VIEW).exists()
 
 
-def test_an_action_is_noted_with_its_name_and_number(
-    admin_client: Client, populate: Populate
-) -> None:
+def test_action_is_noted_with_its_count(admin_client: Client, populate: Populate) -> None:
     alerts = [populate("Aspirin", name)[Alert] for name in ("ada", "bob")]
 
     admin_client.post(
@@ -127,7 +121,7 @@ def test_to_be_asked_is_to_look_and_to_confirm_is_to_act(admin_client: Client, r
     ]
 
 
-def test_who_may_not_act_has_not_acted(staff: Any, rows: Rows) -> None:
+def test_refused_action_is_not_audited(staff: Any, rows: Rows) -> None:
     client = staff("view_alert")
     chosen = {"action": "resolve", "_selected_action": str(rows[Alert].pk)}
     client.post(list_url(Alert), {**chosen, "confirmed": "1"})
@@ -148,7 +142,7 @@ def test_adding_and_changing_are_noted(admin_client: Client, rows: Rows) -> None
     assert {row.workspace for row in (added, changed)} == {workspace}
 
 
-def test_what_is_done_with_accounts_is_noted(admin_client: Client) -> None:
+def test_account_changes_are_audited(admin_client: Client) -> None:
     bob = User.objects.create(username="bob", is_staff=True)
     admin_client.post(
         reverse("admin:auth_user_password_change", args=[bob.pk]),
@@ -190,7 +184,7 @@ def test_stuck_work_is_looked_at_and_tried_again(admin_client: Client, rows: Row
     ]
 
 
-def test_no_content_and_no_name_gets_in_and_erasure_leaves_it(
+def test_audit_has_no_content_and_survives_erasure(
     admin_client: Client, populate: Populate
 ) -> None:
     rows = populate(CANARY, CANARY.lower())
@@ -245,7 +239,7 @@ def test_not_even_whose_tables_they_are_changes_it(rows: Rows) -> None:
         assert cursor.fetchone() == (False, False)
 
 
-def test_what_cannot_be_noted_is_not_shown(
+def test_view_fails_if_it_cannot_be_audited(
     admin_client: Client, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
@@ -257,7 +251,7 @@ def test_what_cannot_be_noted_is_not_shown(
         admin_client.get(page_url(rows[LogEntry]))
 
 
-def test_what_cannot_be_noted_is_not_done(
+def test_action_fails_if_it_cannot_be_audited(
     admin_client: Client, admin_user: User, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin_user.set_password("correct horse battery")

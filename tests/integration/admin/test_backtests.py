@@ -89,9 +89,7 @@ def end(backtest: Backtest) -> None:
     Backtest.objects.update(state="finished", finished_at=timezone.now())
 
 
-def test_who_could_not_be_looked_at_does_not_count_as_silent(
-    admin_client: Client, backtest: Backtest
-) -> None:
+def test_failed_users_do_not_count_as_silent(admin_client: Client, backtest: Backtest) -> None:
     end(backtest)
     backtest.users.filter(user__user_id="bob").update(state="failed", error="no engine")
 
@@ -170,7 +168,7 @@ def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
     assert "Approve" not in shown(admin_client.get(page_url(backtest)))
 
 
-def test_one_is_cancelled_and_started_again_by_hand(
+def test_backtest_is_cancelled_and_restarted_by_hand(
     admin_client: Client, backtest: Backtest, version: WorkspaceConstraintVersion
 ) -> None:
     (told,) = messages_of(act(admin_client, "cancel", backtest))
@@ -187,7 +185,7 @@ def test_one_is_cancelled_and_started_again_by_hand(
     assert sorted(Backtest.objects.values_list("state", flat=True)) == ["cancelled", "waiting"]
 
 
-def test_who_may_not_approve_only_looks(staff: Staff, backtest: Backtest) -> None:
+def test_account_without_approval_only_looks(staff: Staff, backtest: Backtest) -> None:
     client = staff("view_backtest", "change_backtest", "view_memoryuser", "change_memoryuser")
 
     for action in ("approve", "cancel", "start_again"):
@@ -200,7 +198,7 @@ def test_who_may_not_approve_only_looks(staff: Staff, backtest: Backtest) -> Non
     assert "Cancel" not in shown(client.get(page_url(backtest)))
 
 
-def test_a_users_own_constraints_are_started_from_the_users_page(
+def test_own_constraint_is_backtested_from_user_page(
     admin_client: Client, user: MemoryUser
 ) -> None:
     def offered() -> Any:

@@ -133,7 +133,7 @@ def test_records_are_a_table_that_leads_to_their_entries(ask: Ask, trips: Memory
         ("[]", [[]]),
     ],
 )
-def test_what_is_many_is_a_table(ask: Ask, code: str, rows: list[list[str]]) -> None:
+def test_list_of_records_is_a_table(ask: Ask, code: str, rows: list[list[str]]) -> None:
     found = table_of(ask(code))
 
     assert found[: len(rows)] == rows or (code == "[]" and found == [["value"]])
@@ -157,9 +157,7 @@ def test_what_is_many_is_a_table(ask: Ask, code: str, rows: list[list[str]]) -> 
         ("{'a': 1}", []),
     ],
 )
-def test_a_series_has_a_bar_beside_each_number(
-    ask: Ask, code: str, bars: list[tuple[str, str]]
-) -> None:
+def test_series_has_bars_beside_numbers(ask: Ask, code: str, bars: list[tuple[str, str]]) -> None:
     page = text_of(ask(code))
 
     assert (
@@ -175,7 +173,7 @@ def test_a_long_list_is_shown_in_part_and_counted(ask: Ask) -> None:
     assert "5,000 rows, of which the first 200 are shown" in shown(page)
 
 
-def test_what_is_too_large_names_the_limit(ask: Ask) -> None:
+def test_too_large_result_names_the_limit(ask: Ask) -> None:
     page = ask("list(range(1_000_000))")
 
     words = shown(page)
@@ -197,7 +195,7 @@ def test_an_error_marks_its_line_and_names_what_is_near(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("code", ["(t for t in trips)", "def f():\n    yield 1\nf()", "lambda: 1"])
-def test_what_is_no_value_is_told(ask: Ask, code: str) -> None:
+def test_code_without_value_is_explained(ask: Ask, code: str) -> None:
     page = ask(code)
 
     assert page.status_code == 200
@@ -238,7 +236,7 @@ def test_the_past_is_asked_by_version_and_day(ask: Ask) -> None:
         ({"code": "1", "at": "2026-13-45"}, "Give a day"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_and_kept_in_the_field(
+def test_invalid_query_is_refused_and_kept_in_the_field(
     admin_client: Client, trips: MemoryUser, asked: dict[str, str], says: str
 ) -> None:
     answer = admin_client.post(console(trips), asked)
@@ -255,9 +253,7 @@ def test_a_number_that_is_none_has_no_bar(ask: Ask) -> None:
     assert "sNaN" in shown(page)
 
 
-def test_a_query_that_waits_is_looked_for_ever_later_and_not_for_ever(
-    admin_client: Client, trips: MemoryUser
-) -> None:
+def test_waiting_query_is_polled_with_backoff(admin_client: Client, trips: MemoryUser) -> None:
     url = admin_client.post(console(trips), {"code": "len(trips)"}).headers["Location"]
     waits = []
     while match := re.search(r'content="(\d+);url=([^"]*)"', text_of(admin_client.get(url))):
@@ -269,7 +265,7 @@ def test_a_query_that_waits_is_looked_for_ever_later_and_not_for_ever(
     assert admin_client.get(url.replace("look=15", "look=-1e9")).status_code == 200
 
 
-def test_of_a_paused_user_nothing_is_waited_for(admin_client: Client, trips: MemoryUser) -> None:
+def test_query_of_paused_user_is_not_polled(admin_client: Client, trips: MemoryUser) -> None:
     pauses.pause(trips, by="staff:eve", reason="asked for")
 
     answer = admin_client.post(console(trips), {"code": "1"})
@@ -282,7 +278,7 @@ def test_of_a_paused_user_nothing_is_waited_for(admin_client: Client, trips: Mem
 # -- Who asked, and who may --------------------------------------------------------------------
 
 
-def test_a_query_is_on_record_with_who_asked(
+def test_query_is_recorded_with_its_author(
     ask: Ask, trips: MemoryUser, admin_client: Client
 ) -> None:
     ask("len(trips)")
@@ -294,7 +290,7 @@ def test_a_query_is_on_record_with_who_asked(
     assert "Requested by: staff:admin" in words
 
 
-def test_the_last_queries_of_the_same_person_are_a_click_away(
+def test_last_queries_of_the_user_are_linked(
     ask: Ask, admin_client: Client, trips: MemoryUser
 ) -> None:
     for number in range(22):
@@ -326,7 +322,7 @@ def test_the_query_of_another_user_is_not_loaded(
 
 
 @pytest.mark.parametrize("lacks", ["view_memoryuser", "change_run", "view_content"])
-def test_who_lacks_a_permission_has_no_console(
+def test_console_needs_its_permissions(
     staff: Callable[..., Client], trips: MemoryUser, lacks: str
 ) -> None:
     client = staff(*{"view_memoryuser", "view_run", "change_run", "view_content"} - {lacks})
@@ -336,7 +332,7 @@ def test_who_lacks_a_permission_has_no_console(
     assert not Run.objects.filter(kind=RunKind.QUERY).exists()
 
 
-def test_who_may_operate_runs_asks(staff: Callable[..., Client], trips: MemoryUser) -> None:
+def test_operator_of_runs_may_ask(staff: Callable[..., Client], trips: MemoryUser) -> None:
     client = staff("view_memoryuser", "view_run", "change_run", "view_content")
 
     assert client.get(console(trips)).status_code == 200
@@ -349,9 +345,7 @@ def test_who_may_operate_runs_asks(staff: Callable[..., Client], trips: MemoryUs
     ]
 
 
-def test_the_users_of_other_workspaces_are_not_asked(
-    staff: Callable[..., Client], trips: MemoryUser
-) -> None:
+def test_users_of_others_are_not_asked(staff: Callable[..., Client], trips: MemoryUser) -> None:
     elsewhere = Workspace.objects.create(name="elsewhere")
     client = staff(
         *("view_memoryuser", "view_run", "change_run", "view_content"), workspaces=[elsewhere]
@@ -380,9 +374,7 @@ def test_queries_count_under_the_workspace_limit(
 # -- Users of whom nothing is told -------------------------------------------------------------
 
 
-def test_without_a_version_there_is_nothing_to_ask(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_user_without_version_has_no_console(admin_client: Client, workspace: Workspace) -> None:
     user = create_user(workspace, "bob", metadata=None)
 
     page = admin_client.get(console(user))
@@ -410,7 +402,7 @@ def test_an_erased_user_has_no_console(admin_client: Client, trips: MemoryUser) 
     assert admin_client.post(console(trips), {"code": "1"}).status_code == 404
 
 
-def test_what_was_redacted_is_in_no_result_and_no_history(
+def test_redacted_text_is_in_no_result_and_no_history(
     ask: Ask, admin_client: Client, trips: MemoryUser, work: Callable[[], None]
 ) -> None:
     ask("[t for t in trips if t.to == 'Oslo']")
@@ -425,7 +417,7 @@ def test_what_was_redacted_is_in_no_result_and_no_history(
     assert "(redacted)" in shown(admin_client.get(console(trips)))
 
 
-def test_what_staff_wrote_goes_with_what_they_may_have_read(
+def test_query_text_is_redacted_with_its_result(
     ask: Ask, trips: MemoryUser, work: Callable[[], None]
 ) -> None:
     ask("'Oslo' in [t.to for t in trips]", as_of="v1")  # which does not hold the entry
@@ -467,9 +459,7 @@ def test_a_query_runs_again_on_the_same_version_and_moment(
     assert (again.outcome, again.output) == (RunOutcome.OK, run.output | again.output)
 
 
-def test_constraints_run_again_on_the_newest_version(
-    admin_client: Client, trips: MemoryUser
-) -> None:
+def test_constraints_rerun_on_newest_version(admin_client: Client, trips: MemoryUser) -> None:
     first = trips.checkpoints.get(version=1)
     run = Run.objects.create(
         user=trips,
@@ -488,9 +478,7 @@ def test_constraints_run_again_on_the_newest_version(
     assert again.checkpoint == trips.head
 
 
-def test_a_constraint_that_was_tried_is_tried_again(
-    admin_client: Client, trips: MemoryUser
-) -> None:
+def test_trial_run_of_constraint_is_repeated(admin_client: Client, trips: MemoryUser) -> None:
     run = Run.objects.create(
         user=trips,
         kind=RunKind.CONSTRAINT,
@@ -552,7 +540,7 @@ def test_a_run_of_somebody_who_is_gone_is_not_repeated(
     assert Run.objects.filter(kind=RunKind.QUERY).count() == 1
 
 
-def test_who_may_only_look_cannot_run_again(ask: Ask, staff: Callable[..., Client]) -> None:
+def test_viewer_cannot_run_again(ask: Ask, staff: Callable[..., Client]) -> None:
     ask("len(trips)")
     run = Run.objects.get(kind=RunKind.QUERY)
     client = staff("view_run")
@@ -579,7 +567,7 @@ def test_the_page_of_a_run_shows_where_the_time_went(ask: Ask, admin_client: Cli
 # -- From a query to a constraint --------------------------------------------------------------
 
 
-def test_a_query_becomes_the_beginning_of_a_constraint(
+def test_query_becomes_a_constraint_draft(
     ask: Ask, admin_client: Client, trips: MemoryUser
 ) -> None:
     page = ask("[t for t in trips if t.cost > 500]")
@@ -597,9 +585,7 @@ def test_a_query_becomes_the_beginning_of_a_constraint(
     assert str(form["workspace"].value()) == str(trips.workspace_id)
 
 
-def test_the_query_is_not_told_to_who_may_not_see_runs(
-    ask: Ask, staff: Callable[..., Client]
-) -> None:
+def test_query_is_hidden_without_view_run(ask: Ask, staff: Callable[..., Client]) -> None:
     ask("len(trips)")
     run = Run.objects.get(kind=RunKind.QUERY)
     client = staff("add_workspaceconstraint", "view_workspaceconstraint", "view_content")
@@ -613,9 +599,7 @@ def test_the_query_is_not_told_to_who_may_not_see_runs(
     assert nonsense.status_code == 200
 
 
-def test_a_name_of_the_staff_that_is_none_of_theirs_is_not_listed(
-    admin_client: Client, trips: MemoryUser
-) -> None:
+def test_query_of_the_product_is_not_listed(admin_client: Client, trips: MemoryUser) -> None:
     User.objects.create(username="bob", is_staff=True)
     Run.objects.create(
         user=trips,

@@ -25,7 +25,7 @@ from memory.log.models.entries import LogEntry
         ("\U000e0041", "\\U000e0041"),
     ],
 )
-def test_what_steers_is_written_out_and_scripts_stay_whole(text: str, shown: str) -> None:
+def test_control_characters_are_spelled_out(text: str, shown: str) -> None:
     assert display.visible(text) == shown
 
 

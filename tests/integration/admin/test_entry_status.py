@@ -33,9 +33,7 @@ def test_a_search_shows_statuses(admin_client: Client, entries: list[LogEntry]) 
     assert ">replaced<" not in listed
 
 
-def test_an_entrys_page_names_what_replaced_it(
-    admin_client: Client, entries: list[LogEntry]
-) -> None:
+def test_entry_page_names_its_replacement(admin_client: Client, entries: list[LogEntry]) -> None:
     pages = [
         text_of(admin_client.get(reverse("admin:memory_logentry_change", args=[one.pk])))
         for one in entries

@@ -25,7 +25,7 @@ from tests.integration.admin.conftest import (
 pytestmark = pytest.mark.django_db
 
 
-def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, rows: Rows) -> None:
+def test_erasure_needs_confirmation_and_reason(admin_client: Client, rows: Rows) -> None:
     user = rows[MemoryUser]
     UserErasure.objects.all().delete()
     page = shown(act(admin_client, "erase", user))
@@ -66,9 +66,7 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
     assert user.user_id not in f"{action.object_repr} {action.change_message}"
 
 
-def test_after_an_erasure_from_the_page_of_a_user_the_others_are_listed(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_erasure_from_user_page_leads_to_the_list(admin_client: Client, rows: Rows) -> None:
     user = rows[MemoryUser]
     UserErasure.objects.all().delete()
     bob = create_user(user.workspace, "bob", time_zone="UTC", metadata={})
@@ -81,7 +79,7 @@ def test_after_an_erasure_from_the_page_of_a_user_the_others_are_listed(
 
 
 @pytest.mark.parametrize("typed", ["", "1", "yes"])
-def test_of_one_user_the_id_is_typed(admin_client: Client, rows: Rows, typed: str) -> None:
+def test_erasure_of_one_needs_the_id_typed(admin_client: Client, rows: Rows, typed: str) -> None:
     user = rows[MemoryUser]
     UserErasure.objects.all().delete()
 
@@ -98,7 +96,7 @@ def test_of_one_user_the_id_is_typed(admin_client: Client, rows: Rows, typed: st
     assert f'<a href="{page_url(user)}" class="button cancel-link">Cancel</a>' in text_of(answer)
 
 
-def test_of_several_users_their_number_is_typed(admin_client: Client, workspace: Workspace) -> None:
+def test_erasure_of_several_needs_a_number(admin_client: Client, workspace: Workspace) -> None:
     users = [create_user(workspace, name, time_zone="UTC", metadata={}) for name in ("ada", "bob")]
     asked = act(admin_client, "erase", *users)
     assert "type the number of users" in shown(asked)
@@ -121,7 +119,7 @@ def test_its_button_is_red_and_comes_last(admin_client: Client, rows: Rows) -> N
 
 
 @pytest.mark.parametrize("permission", ["change_memoryuser", "erase_memoryuser"])
-def test_it_takes_a_permission_of_its_own(staff: Staff, rows: Rows, permission: str) -> None:
+def test_erasure_has_its_own_permission(staff: Staff, rows: Rows, permission: str) -> None:
     user = rows[MemoryUser]
     UserErasure.objects.all().delete()
     asked = {"action": "erase", "_selected_action": [user.pk], "confirmed": "1", "note": "why"}

@@ -130,9 +130,7 @@ def test_a_fact_of_a_message_is_followed_both_ways(admin_client: Client, user: M
     assert quoted in shown(record)
 
 
-def test_a_message_that_nothing_rests_on_has_no_alert(
-    admin_client: Client, user: MemoryUser
-) -> None:
+def test_message_behind_nothing_has_no_alert(admin_client: Client, user: MemoryUser) -> None:
     [seq] = log_records(user, trip("Rome", key="rome"))
     alert = open_alert(user, "rome", sources=[seq])
     said, _ = say(user, "Hello", "The user says hello.")
@@ -140,9 +138,7 @@ def test_a_message_that_nothing_rests_on_has_no_alert(
     assert page_url(alert) not in text_of(admin_client.get(page_url(said)))
 
 
-def test_a_record_is_shown_beside_which_another_was_redacted(
-    admin_client: Client, user: MemoryUser
-) -> None:
+def test_record_beside_redacted_one_is_shown(admin_client: Client, user: MemoryUser) -> None:
     # Given two records of one version, of which one is redacted
     secret, kept = log_records(user, trip("Rome", key="rome"), trip("Oslo", key="oslo"))
     redaction.redact(user, [secret], reason="asked for", by="test")
@@ -172,9 +168,7 @@ def test_a_record_of_which_no_version_tells_says_so(admin_client: Client, user: 
     assert "no stored version contains the record" in shown(page)
 
 
-def test_an_alert_says_each_thing_once_and_its_evidence_first(
-    admin_client: Client, user: MemoryUser
-) -> None:
+def test_alert_page_begins_with_evidence(admin_client: Client, user: MemoryUser) -> None:
     [seq] = log_records(user, trip("Rome", key="rome"))
     alert = open_alert(user, "rome", sources=[seq])
     Alert.objects.filter(pk=alert.pk).update(opened_at=SAID_AT)
@@ -198,9 +192,7 @@ def test_source_is_folded(admin_client: Client, populate: Callable[..., Any]) ->
     assert "<details open" not in page
 
 
-def test_who_sees_no_content_is_shown_none_of_a_record(
-    staff: Callable[..., Client], user: MemoryUser
-) -> None:
+def test_records_need_view_content(staff: Callable[..., Client], user: MemoryUser) -> None:
     log_records(user, trip("Rome", key="rome"))
     client = staff("view_recordlocation")
 

@@ -23,9 +23,7 @@ def url_of(user: MemoryUser) -> str:
     return reverse("admin:memory_memoryuser_export", args=[user.pk])
 
 
-def test_the_page_of_a_user_leads_to_the_project(
-    admin_client: Client, rows: Rows, settings: Any
-) -> None:
+def test_user_page_links_the_project(admin_client: Client, rows: Rows, settings: Any) -> None:
     settings.UAC_BASE_URL = "https://uac.example.org/"
     user = create_user(rows[MemoryUser].workspace, "a|b@c", time_zone="UTC", metadata=None)
     page = admin_client.get(page_url(user)).content.decode()
@@ -47,9 +45,7 @@ def test_a_download_is_the_newest_version_and_noted(admin_client: Client, rows: 
     assert admin_client.get(url_of(user).replace(str(user.pk), "999999")).status_code == 404
 
 
-def test_while_something_is_redacted_nothing_is_handed_out(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_pending_redaction_blocks_downloads(admin_client: Client, rows: Rows) -> None:
     user = rows[MemoryUser]
     MemoryUser.objects.filter(pk=user.pk).update(redacting_since=timezone.now())
     response = admin_client.get(url_of(user), follow=True)
@@ -59,16 +55,14 @@ def test_while_something_is_redacted_nothing_is_handed_out(
 
 
 @pytest.mark.parametrize("missing", ["view_memoryuser", "view_blob", "view_content"])
-def test_who_may_not_see_the_files_gets_none(
-    client: Client, staff: Any, rows: Rows, missing: str
-) -> None:
+def test_files_need_their_permission(client: Client, staff: Any, rows: Rows, missing: str) -> None:
     assert client.get(url_of(rows[MemoryUser])).status_code == 302  # to the login
     given = {"view_memoryuser", "view_blob", "view_content"} - {missing}
     assert staff(*given).get(url_of(rows[MemoryUser])).status_code == 403
     assert not StaffAction.objects.exists()
 
 
-def test_who_reads_downloads_slowly_leaves_threads_to_others(
+def test_slow_downloads_of_staff_leave_threads_to_others(
     admin_client: Client, staff: Any, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 4))

@@ -52,9 +52,7 @@ def forecast(user: MemoryUser) -> Forecast:
     )
 
 
-def test_its_page_tells_of_what_nothing_is_foreseen(
-    admin_client: Client, forecast: Forecast
-) -> None:
+def test_page_names_constraints_without_forecast(admin_client: Client, forecast: Forecast) -> None:
     words = shown(admin_client.get(page_url(forecast)))
     assert "v1 (the newest is v2)" in words
     assert "lease will be raised on 2126-05-02 08:00 UTC warning home.leases:flat" in words
@@ -63,7 +61,7 @@ def test_its_page_tells_of_what_nothing_is_foreseen(
     assert "Runs: daily" in words
 
 
-def test_what_two_constraints_find_is_one_line(
+def test_finding_of_two_constraints_is_one_line(
     admin_client: Client, user: MemoryUser, forecast: Forecast
 ) -> None:
     (event,) = forecast.timeline

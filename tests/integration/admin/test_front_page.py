@@ -10,7 +10,7 @@ from django.test import Client
 pytestmark = pytest.mark.django_db
 
 
-def test_who_may_see_one_list_sees_one_section(client: Client) -> None:
+def test_viewer_of_one_list_sees_one_section(client: Client) -> None:
     user = User.objects.create(username="eve", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_run"))
     client.force_login(user)

@@ -107,7 +107,7 @@ def test_the_lists_are_still_below(admin_client: Client) -> None:
 # -- Now ---------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_comes_first_and_leads_to_the_alarm(admin_client: Client) -> None:
+def test_problems_come_first_and_link_their_alarm(admin_client: Client) -> None:
     raised = Alarm.objects.create(name="redis", detail=HOSTILE, raised_at=timezone.now())
     Alarm.objects.create(name="over", detail="was", cleared_at=timezone.now())
 
@@ -123,7 +123,7 @@ def test_what_is_wrong_comes_first_and_leads_to_the_alarm(admin_client: Client) 
 
 
 @pytest.mark.usefixtures("stopped")
-def test_it_tells_when_work_was_given_out_last(admin_client: Client) -> None:
+def test_page_shows_the_last_dispatch(admin_client: Client) -> None:
     Heartbeat.objects.create(name="dispatcher", at=timezone.now() - hours(2))
 
     assert "The dispatcher last ran 2 h 0 min ago." in shown(admin_client.get("/admin/"))
@@ -160,9 +160,7 @@ def test_live_alerts_are_counted_by_severity_and_state(admin_client: Client, row
             assert {(alert.severity, alert.state) for alert in found} == {(row["severity"], of)}
 
 
-def test_each_number_of_work_leads_to_just_those_rows(
-    admin_client: Client, rows: Rows, settings: Any
-) -> None:
+def test_work_numbers_link_their_rows(admin_client: Client, rows: Rows, settings: Any) -> None:
     # Given lanes of typed records: one waits, one is held, one fails; and a run that failed
     # permanently.
     user = rows[MemoryUser]
@@ -193,9 +191,7 @@ def test_each_number_of_work_leads_to_just_those_rows(
     assert dead in rows_at(admin_client, "/admin/memory/run/?work=records.dead")
 
 
-def test_every_number_of_work_is_the_number_of_rows_it_leads_to(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_work_numbers_equal_their_rows(admin_client: Client, rows: Rows) -> None:
     links = [one for row in home(admin_client)["work"] for one in row["numbers"] if one.url]
 
     assert len(links) > 3
@@ -221,9 +217,7 @@ def test_a_host_that_takes_no_work_says_why(admin_client: Client, rows: Rows) ->
 
 @pytest.mark.usefixtures("stopped")
 @pytest.mark.parametrize("period", PERIODS)
-def test_runs_are_counted_by_when_they_ended_and_how(
-    admin_client: Client, rows: Rows, period: str
-) -> None:
+def test_runs_are_counted_by_end_and_outcome(admin_client: Client, rows: Rows, period: str) -> None:
     Run.objects.filter(pk=rows[Run].pk).delete()
     user = rows[MemoryUser]
     step = PERIODS[period].length
@@ -268,9 +262,7 @@ def test_every_bar_is_the_number_of_rows_it_leads_to(admin_client: Client, rows:
     assert led >= 6 * len(PERIODS)
 
 
-def test_alerts_are_counted_by_when_they_opened_and_how_grave_they_are(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_alerts_are_counted_by_day_and_severity(admin_client: Client, rows: Rows) -> None:
     alert = rows[Alert]
     Alert.objects.filter(pk=alert.pk).update(severity="critical", opened_at=timezone.now())
     late = copy.copy(alert)
@@ -302,9 +294,7 @@ def test_rejected_entries_lead_to_their_outcomes(admin_client: Client, rows: Row
 
 
 @pytest.mark.parametrize("period", PERIODS)
-def test_language_models_are_told_by_time_workspace_and_model(
-    admin_client: Client, rows: Rows, period: str
-) -> None:
+def test_model_calls_are_counted_by_model(admin_client: Client, rows: Rows, period: str) -> None:
     call = rows[LlmCall]
     LlmCall.objects.filter(pk=call.pk).update(cost=Decimal("0.25"))
     LlmSpending.objects.update(cost=Decimal("0.25"))
@@ -327,9 +317,7 @@ def test_language_models_are_told_by_time_workspace_and_model(
     assert sum(chart(admin_client, "cost", period).series[0].numbers) == 0.25
 
 
-def test_what_others_spent_is_not_behind_a_workspaces_number(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_spending_of_others_is_left_out(admin_client: Client, rows: Rows) -> None:
     other = Workspace.objects.create(name="other")
     LlmSpending.objects.create(
         workspace=other,
@@ -348,9 +336,7 @@ def test_what_others_spent_is_not_behind_a_workspaces_number(
     assert len(told) == 2
 
 
-def test_a_chart_is_data_for_the_script_and_a_table_for_the_rest(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_chart_is_data_and_a_table(admin_client: Client, rows: Rows) -> None:
     ended(rows[MemoryUser], RunOutcome.OK, hours(0))
 
     page = text_of(admin_client.get("/admin/"))
@@ -376,9 +362,7 @@ def test_the_period_is_in_the_address_and_anything_else_is_a_day(admin_client: C
 # -- Who sees what -----------------------------------------------------------------------------
 
 
-def test_who_may_see_runs_alone_is_told_of_runs_alone(
-    staff: Callable[..., Client], rows: Rows
-) -> None:
+def test_viewer_of_runs_sees_runs_alone(staff: Callable[..., Client], rows: Rows) -> None:
     Alarm.objects.create(name="redis", detail="is gone", raised_at=timezone.now())
 
     client = staff("view_run")
@@ -405,7 +389,7 @@ def test_the_front_page_is_cheap(
             admin_client.get("/admin/", {"period": period})
 
 
-def test_who_may_not_see_content_sees_alerts_without_it_and_who_may_is_audited(
+def test_alert_content_is_masked_or_audited(
     admin_client: Client, staff: Callable[..., Client], populate: Populate
 ) -> None:
     populate("a secret of hers", "carol")
@@ -426,9 +410,7 @@ def test_who_may_not_see_content_sees_alerts_without_it_and_who_may_is_audited(
 # -- It may not say that all is well -----------------------------------------------------------
 
 
-def test_the_worst_open_alerts_come_first_and_are_acknowledged_there(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_worst_alerts_come_first(admin_client: Client, rows: Rows) -> None:
     alert = rows[Alert]
     Alert.objects.filter(pk=alert.pk).update(
         severity=Severity.CRITICAL,
@@ -451,7 +433,7 @@ def test_the_worst_open_alerts_come_first_and_are_acknowledged_there(
     assert home(admin_client)["open"] == []
 
 
-def test_it_is_not_green_for_who_cannot_see_what_may_be_wrong(
+def test_page_is_not_green_where_problems_are_hidden(
     staff: Callable[..., Client],
 ) -> None:
     assert home(staff("view_run"))["tone"] == "caution"
@@ -477,7 +459,7 @@ def test_a_model_that_fails_shows_from_the_first_failure(
     assert "Language model failed: (hidden)" in shown(hidden)
 
 
-def test_what_is_paused_is_counted_and_linked(admin_client: Client, rows: Rows) -> None:
+def test_pauses_are_counted_and_linked(admin_client: Client, rows: Rows) -> None:
     user = rows[MemoryUser]
     pauses.pause(user, by="staff:eve", reason="on holiday")
 
@@ -487,9 +469,7 @@ def test_what_is_paused_is_counted_and_linked(admin_client: Client, rows: Rows) 
     assert "resumed=no" in links
 
 
-def test_an_account_without_workspaces_is_told_so_instead_of_empty_lists(
-    staff: Callable[..., Client], rows: Rows
-) -> None:
+def test_account_without_workspaces_is_told_so(staff: Callable[..., Client], rows: Rows) -> None:
     client = staff("view_alert", "view_memoryuser")
     account = User.objects.get(pk=client.session["_auth_user_id"])
     StaffAccess.objects.filter(user=account).delete()

@@ -34,7 +34,7 @@ def made(populate_once: Populate) -> Rows:
     [(model, "list") for model in MODELS] + [(model, "page") for model in MODELS],
     ids=str,
 )
-def test_what_people_wrote_is_inert(
+def test_hostile_texts_are_inert(
     admin_client: Client, rows: Rows, model: type[Model], where: str
 ) -> None:
     row = rows[model]
@@ -71,7 +71,7 @@ def test_what_people_wrote_is_inert(
     ],
     ids=name_of,
 )
-def test_what_people_wrote_is_shown_to_the_last_character(
+def test_hostile_texts_are_shown_completely(
     admin_client: Client, rows: Rows, model: type[Model]
 ) -> None:
     row = rows[model]

@@ -35,9 +35,7 @@ def make_key(client: Client, space: Workspace, **fields: Any) -> Any:
     )
 
 
-def test_a_new_key_is_shown_once_and_only_its_digest_kept(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_new_key_is_shown_once(admin_client: Client, workspace: Workspace) -> None:
     response = make_key(admin_client, workspace)
 
     [told] = [message for message in messages_of(response) if "cannot be shown again" in message]
@@ -74,9 +72,7 @@ def test_a_key_that_is_filled_in_wrongly_is_not_made(
     assert not ApiKey.objects.exists()
 
 
-def test_a_revoked_key_opens_nothing_from_then_on(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_revoked_key_opens_nothing(admin_client: Client, workspace: Workspace) -> None:
     told = " ".join(messages_of(make_key(admin_client, workspace)))
     text = re.findall(r"uac_[0-9a-f]+_[\w-]+", told)[0]
     key = ApiKey.objects.get()
@@ -91,9 +87,7 @@ def test_a_revoked_key_opens_nothing_from_then_on(
     assert ApiKey.objects.get().revoked_at == first
 
 
-def test_a_key_is_replaced_and_holds_for_a_day_more(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_replaced_key_holds_for_a_day(admin_client: Client, workspace: Workspace) -> None:
     key, text = create_key(workspace, "reader", [Scope.READ])
 
     [told] = messages_of(act(admin_client, "replace", key))
@@ -132,7 +126,7 @@ def test_a_key_is_made_for_certain_users(
     assert kept.user_pks == [user.pk]
 
 
-def test_who_may_only_view_keys_cannot_make_or_revoke_them(
+def test_viewer_of_keys_cannot_make_or_revoke_them(
     staff: Staff, populate: Populate, workspace: Workspace
 ) -> None:
     rows = populate()

@@ -19,7 +19,7 @@ def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
     return client.post(page_url(workspace), form)
 
 
-def test_what_holds_is_shown_beside_what_is_chosen(
+def test_effective_limit_is_shown_beside_the_override(
     admin_client: Client, workspace: Workspace, settings: Any
 ) -> None:
     settings.UAC_SANDBOX_LEASE_SECONDS = 10.0
@@ -42,7 +42,7 @@ def test_what_holds_is_shown_beside_what_is_chosen(
     assert "single_use, wall_seconds" in shown(admin_client.get(list_url(Workspace)))
 
 
-def test_what_is_left_empty_is_the_servers(
+def test_empty_limit_is_the_servers(
     admin_client: Client, workspace: Workspace, settings: Any
 ) -> None:
     change(admin_client, workspace, wall_seconds="2")
@@ -70,7 +70,7 @@ def test_what_is_left_empty_is_the_servers(
         ({"result_kib": "lots"}, "Enter a whole number"),
     ],
 )
-def test_what_cannot_be_given_is_refused_beside_its_field(
+def test_invalid_limit_is_refused_beside_its_field(
     admin_client: Client, workspace: Workspace, chosen: dict[str, str], told: str
 ) -> None:
     response = change(admin_client, workspace, **chosen)
@@ -93,9 +93,7 @@ def test_a_new_workspace_may_have_limits_at_once(admin_client: Client) -> None:
     assert (workspace.pids, workspace.single_use) == (64, True)
 
 
-def test_who_may_only_look_sees_what_holds_and_changes_nothing(
-    staff: Any, workspace: Workspace
-) -> None:
+def test_viewer_sees_limits_and_changes_none(staff: Any, workspace: Workspace) -> None:
     client = staff("view_workspace")
 
     assert "Wall seconds: 5 seconds" in text_of(client.get(page_url(workspace))).replace("<b>", "")

@@ -95,9 +95,7 @@ def call(
 # -- Calls -------------------------------------------------------------------------------------
 
 
-def test_a_call_says_what_it_took_and_leads_to_what_it_was_for(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_call_page_has_cost_and_purpose(admin_client: Client, rows: Rows) -> None:
     page = admin_client.get(page_url(rows[LlmCall]))
 
     words, links = shown(page), text_of(page)
@@ -188,9 +186,7 @@ def test_content_that_is_not_kept_or_not_readable_says_so(
 
 
 @pytest.mark.usefixtures("stopped")
-def test_the_workspace_shows_what_holds_and_what_was_spent(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_workspace_shows_limits_and_spending(admin_client: Client, workspace: Workspace) -> None:
     call(workspace)
     call(workspace, LlmOutcome.TIMEOUT, usage=None)
     call(workspace, None)
@@ -228,9 +224,7 @@ def test_why_no_calls_are_made_is_said(
     assert "no calls No language model is configured. Set UAC_LLM_MODEL" in says()
 
 
-def test_a_model_of_its_own_is_chosen_with_its_key_which_is_never_shown(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_chosen_models_key_is_never_shown(admin_client: Client, workspace: Workspace) -> None:
     response = change(
         admin_client, workspace, llm_model="anthropic:claude-sonnet-4-5", new_llm_api_key=SECRET
     )
@@ -250,9 +244,7 @@ def test_a_model_of_its_own_is_chosen_with_its_key_which_is_never_shown(
     assert "anthropic:claude-sonnet-4-5" in shown(admin_client.get(list_url(Workspace)))
 
 
-def test_a_key_stays_until_it_is_replaced_or_forgotten(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_key_stays_until_replaced_or_removed(admin_client: Client, workspace: Workspace) -> None:
     def key() -> bytes | None:
         workspace.refresh_from_db()
         token = workspace.llm_api_key
@@ -304,7 +296,7 @@ def test_a_key_stays_until_it_is_replaced_or_forgotten(
         ),
     ],
 )
-def test_what_cannot_be_is_refused_beside_its_field(
+def test_invalid_setting_is_refused_beside_its_field(
     admin_client: Client, workspace: Workspace, chosen: dict[str, str], field: str, told: str
 ) -> None:
     response = change(admin_client, workspace, **chosen)
@@ -350,9 +342,7 @@ def test_a_new_workspace_may_have_a_model_at_once(admin_client: Client) -> None:
     assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == SECRET.encode()
 
 
-def test_who_may_only_look_sees_what_holds_and_changes_nothing(
-    staff: Any, workspace: Workspace
-) -> None:
+def test_viewer_sees_settings_and_changes_none(staff: Any, workspace: Workspace) -> None:
     client = staff("view_workspace")
 
     page = client.get(page_url(workspace))
@@ -384,7 +374,7 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
     )
 
 
-def test_what_has_failed_is_tried_again_when_the_model_is_changed(
+def test_changed_model_retries_failed_work(
     admin_client: Client,
     rows: Rows,
     workspace: Workspace,
@@ -505,9 +495,7 @@ def test_the_staff_let_a_model_go_on_with_a_reason(
     assert "the language model is not stopped" in let_go_on(admin_client, workspace, "again")
 
 
-def test_who_may_only_look_does_not_let_a_model_go_on(
-    staff: Any, workspace: Workspace, waits: Lane
-) -> None:
+def test_viewer_cannot_resume_a_model(staff: Any, workspace: Workspace, waits: Lane) -> None:
     client = staff("view_workspace")
 
     let_go_on(client, workspace, "because")

@@ -29,9 +29,7 @@ def name() -> str:
     return found
 
 
-def test_who_fails_too_often_waits_and_others_do_not(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_failures_delay_the_login(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapters, "OF_ADDRESS", 3)
     here, there = str(uuid.uuid4()), str(uuid.uuid4())
     # Who succeeds does not count
@@ -47,9 +45,7 @@ def test_who_fails_too_often_waits_and_others_do_not(
     assert attempt(name, "the right one", REMOTE_ADDR=there)[0] == 302
 
 
-def test_a_name_is_not_tried_from_many_addresses(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_name_is_limited_over_many_addresses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapters, "OF_NAME", 3)
     for _ in range(3):
         attempt(name, "wrong", REMOTE_ADDR=str(uuid.uuid4()))

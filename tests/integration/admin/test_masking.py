@@ -85,7 +85,7 @@ def test_no_list_and_no_page_shows_it(viewer: Client, planted: Rows, model: type
 
 
 @pytest.mark.parametrize("model", [Alert, LogEntry, Checkpoint, Run, RecordLocation], ids=name_of)
-def test_who_may_see_it_does(staff: Any, planted: Rows, model: type[Model]) -> None:
+def test_content_is_shown_with_permission(staff: Any, planted: Rows, model: type[Model]) -> None:
     client = staff(*EVERYTHING, "view_content")
 
     assert any(CANARY in page for page in texts(client, planted, model))
@@ -104,9 +104,7 @@ def test_states_counts_times_and_links_are_shown(viewer: Client, planted: Rows) 
     assert "v2" in user
 
 
-def test_neither_a_search_nor_an_address_nor_an_order_tells_it(
-    viewer: Client, planted: Rows
-) -> None:
+def test_search_filter_and_order_reveal_nothing(viewer: Client, planted: Rows) -> None:
     found = viewer.get(list_url(LogEntry), {"q": CANARY})
     assert f"{page_url(planted[LogEntry])}" not in text_of(found)
     assert page_url(planted[LogEntry]) in text_of(viewer.get(list_url(LogEntry), {"q": "ada"}))
@@ -140,9 +138,7 @@ def test_names_are_given_to_no_script(viewer: Client, admin_client: Client, plan
         assert client.get("/admin/autocomplete/", asked).status_code == 403
 
 
-def test_what_is_empty_is_not_hidden_so_that_states_are_right(
-    viewer: Client, planted: Rows
-) -> None:
+def test_empty_fields_are_not_masked(viewer: Client, planted: Rows) -> None:
     Redaction.objects.update(due_at=None, problem="", last_error="")
 
     page = shown(viewer.get(page_url(planted[Redaction])))
@@ -157,7 +153,7 @@ def test_why_a_delivery_failed_is_not_its_name(viewer: Client, planted: Rows) ->
     assert CANARY not in text_of(viewer.get(page_url(planted[Delivery])))
 
 
-def test_who_may_see_it_may_sort_by_it(staff: Any, planted: Rows) -> None:
+def test_content_can_be_sorted_with_permission(staff: Any, planted: Rows) -> None:
     client = staff("view_alert", "view_content")
     orders = [
         client.get(list_url(Alert), {"o": str(number)}).context["cl"].queryset.query.order_by
@@ -185,7 +181,7 @@ def test_work_that_is_stuck_shows_no_error_and_no_name(viewer: Client, planted: 
     assert page_url(planted[Run]) in page
 
 
-def test_what_is_asked_before_something_goes_shows_none_of_it(staff: Any, planted: Rows) -> None:
+def test_confirmation_pages_show_no_content(staff: Any, planted: Rows) -> None:
     client = staff(*EVERYTHING, "change_logentry", "erase_memoryuser")
     for model, action in ((LogEntry, "redact"), (MemoryUser, "erase")):
         UserErasure.objects.all().delete()
@@ -196,7 +192,7 @@ def test_what_is_asked_before_something_goes_shows_none_of_it(staff: Any, plante
         assert CANARY not in text_of(asked)
 
 
-def test_what_is_hidden_is_not_changed_by_a_form(staff: Any, planted: Rows) -> None:
+def test_form_does_not_change_masked_fields(staff: Any, planted: Rows) -> None:
     client = staff("view_memoryuser", "change_memoryuser")
     user = planted[MemoryUser]
     assert CANARY not in text_of(client.get(page_url(user)))
@@ -208,7 +204,7 @@ def test_what_is_hidden_is_not_changed_by_a_form(staff: Any, planted: Rows) -> N
     assert after.metadata == user.metadata
 
 
-def test_who_acts_on_what_is_hidden_changes_none_of_it(staff: Any, planted: Rows) -> None:
+def test_actions_do_not_change_masked_content(staff: Any, planted: Rows) -> None:
     client = staff("view_alert", "change_alert")
     alert = planted[Alert]
 
@@ -223,7 +219,7 @@ def test_who_acts_on_what_is_hidden_changes_none_of_it(staff: Any, planted: Rows
     assert masking.HIDDEN not in str([event.detail for event in alert.events.all()])
 
 
-def test_whom_a_constraint_fits_is_hidden(viewer: Client, staff: Any, planted: Rows) -> None:
+def test_users_of_a_constraint_are_masked(viewer: Client, staff: Any, planted: Rows) -> None:
     page = page_url(planted[WorkspaceConstraint])
 
     assert "Users: (hidden)" in shown(viewer.get(page))

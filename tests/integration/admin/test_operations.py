@@ -67,7 +67,7 @@ def test_where_nothing_is_stuck_it_says_so(admin_client: Client) -> None:
     assert "typed records sandbox 0" in page
 
 
-def test_what_is_stuck_is_shown_in_words(admin_client: Client, lane: Lane, run: Run) -> None:
+def test_stuck_work_is_described(admin_client: Client, lane: Lane, run: Run) -> None:
     page = shown(admin_client.get(url()))
 
     assert "Typed records" in page
@@ -77,9 +77,7 @@ def test_what_is_stuck_is_shown_in_words(admin_client: Client, lane: Lane, run: 
     assert "on request only" in page
 
 
-def test_one_piece_is_tried_again_and_it_is_noted_who_wanted_it(
-    admin_client: Client, lane: Lane, run: Run
-) -> None:
+def test_retry_of_one_piece_is_audited(admin_client: Client, lane: Lane, run: Run) -> None:
     assert act(admin_client, "try_again", f"records:{lane.pk}") == ["typed records: 1 retried now."]
 
     lane.refresh_from_db()
@@ -106,7 +104,7 @@ def test_all_of_a_kind_are_tried_again(
     assert StaffAction.objects.count() == 2
 
 
-def test_what_was_given_up_is_dismissed(admin_client: Client, lane: Lane, run: Run) -> None:
+def test_abandoned_work_is_dismissed(admin_client: Client, lane: Lane, run: Run) -> None:
     assert act(admin_client, "dismiss", f"runs:{run.pk}", f"records:{lane.pk}") == [
         "typed records: 1 not changed.",
         "runs: 1 dismissed.",
@@ -139,11 +137,11 @@ def test_an_unknown_action_and_no_choice_are_told(admin_client: Client, lane: La
     assert act(admin_client, "try_again") == ["Nothing was done: select some work."]
 
 
-def test_who_may_not_see_alarms_does_not_see_it(staff: Callable[..., Client]) -> None:
+def test_page_needs_view_alarm(staff: Callable[..., Client]) -> None:
     assert staff("view_run").get(url()).status_code == 403
 
 
-def test_one_sees_and_changes_what_one_may(
+def test_retry_needs_permission_to_change(
     staff: Callable[..., Client], lane: Lane, run: Run
 ) -> None:
     client = staff("view_alarm", "view_run", "view_content")
@@ -171,13 +169,13 @@ def test_alarms_are_shown_there_and_lead_there(admin_client: Client) -> None:
     assert url() in listed.content.decode()
 
 
-def test_it_says_when_the_dispatcher_was_at_work(admin_client: Client) -> None:
+def test_page_shows_when_the_dispatcher_worked(admin_client: Client) -> None:
     alarms.beat(alarms.DISPATCHER)
 
     assert re.search(r"The dispatcher last ran \d+ s ago\.", shown(admin_client.get(url())))
 
 
-def test_what_is_wrong_now_stands_above_what_was(admin_client: Client) -> None:
+def test_current_alarms_stand_above_past_ones(admin_client: Client) -> None:
     now = timezone.now()
     Alarm.objects.create(name="not-for-long-yet")
     Alarm.objects.create(name="was-wrong", cleared_at=now)

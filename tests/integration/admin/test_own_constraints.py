@@ -102,7 +102,7 @@ def seen(page: Any) -> str:
     return str(page.context["form"]["seen"].value())
 
 
-def test_what_passes_the_gate_is_a_version_and_speaks(write: Write, trips: MemoryUser) -> None:
+def test_accepted_constraint_is_a_version_and_fires(write: Write, trips: MemoryUser) -> None:
     page = write()
 
     assert "accepted : it is now version v2" in shown(page)
@@ -118,9 +118,7 @@ def test_what_passes_the_gate_is_a_version_and_speaks(write: Write, trips: Memor
     assert StaffAudit.objects.filter(what="constraint", kind="act").count() == 1
 
 
-def test_what_the_gate_refuses_changes_nothing_and_is_there_to_be_mended(
-    write: Write, trips: MemoryUser
-) -> None:
+def test_refused_text_changes_nothing_and_is_kept(write: Write, trips: MemoryUser) -> None:
     deaf = SOURCE.replace("> 500", "> 50_000")
 
     page = write(source=deaf)
@@ -135,7 +133,7 @@ def test_what_the_gate_refuses_changes_nothing_and_is_there_to_be_mended(
     assert not Alert.objects.filter(user=trips).exists()
 
 
-def test_one_that_there_is_is_opened_changed_and_deleted(
+def test_existing_constraint_is_changed_and_deleted(
     write: Write, trips: MemoryUser, admin_client: Client
 ) -> None:
     write()
@@ -191,7 +189,7 @@ def test_nobody_writes_over_what_came_meanwhile(
     assert "600" in read_file(trips.head, "constraints/dear.py")
 
 
-def test_of_two_that_wait_at_once_the_second_changes_nothing(
+def test_second_of_two_concurrent_saves_changes_nothing(
     admin_client: Client, trips: MemoryUser, work: Callable[[], None]
 ) -> None:
     first = admin_client.post(address(trips), DEAR)
@@ -206,9 +204,7 @@ def test_of_two_that_wait_at_once_the_second_changes_nothing(
     assert read_file(trips.head, "constraints/dear.py") == SOURCE
 
 
-def test_while_something_is_redacted_nothing_is_told_or_written(
-    admin_client: Client, trips: MemoryUser
-) -> None:
+def test_pending_redaction_blocks_the_page(admin_client: Client, trips: MemoryUser) -> None:
     redaction.redact(trips, [1], by="staff:eve", reason="asked for")
 
     page = admin_client.get(address(trips))
@@ -241,7 +237,7 @@ def test_a_query_becomes_its_beginning(
     assert "from domains.travel.schema import Trip\n" in tests
 
 
-def test_of_such_a_beginning_only_the_condition_is_to_be_written(
+def test_scaffold_lacks_only_the_condition(
     admin_client: Client, trips: MemoryUser, work: Callable[[], None]
 ) -> None:
     # Given records that have to say a text, a day, a number and a part of one
@@ -272,7 +268,7 @@ def test_of_such_a_beginning_only_the_condition_is_to_be_written(
 
 
 @pytest.mark.parametrize("asked", [{"run": "x"}, {"run": "0" * 32}, {"name": "none"}])
-def test_what_there_is_not_is_not_found(
+def test_unknown_constraint_is_not_found(
     admin_client: Client, trips: MemoryUser, asked: dict[str, str]
 ) -> None:
     assert admin_client.get(address(trips, **asked)).status_code == 404
@@ -295,7 +291,7 @@ def test_a_proposal_of_another_user_is_not_shown(
         ("view_memoryuser", "view_checkpoint", "view_content"),
     ],
 )
-def test_who_makes_no_versions_or_sees_no_content_writes_none(
+def test_writing_needs_versions_and_content(
     staff: Callable[..., Client], trips: MemoryUser, permissions: tuple[str, ...]
 ) -> None:
     client = staff(*permissions)
@@ -305,7 +301,7 @@ def test_who_makes_no_versions_or_sees_no_content_writes_none(
     assert not Run.objects.filter(kind=RunKind.PROPOSAL).exists()
 
 
-def test_one_that_fails_says_so_on_its_page_and_in_the_list(
+def test_failing_constraint_is_marked_on_page_and_list(
     write: Write, trips: MemoryUser, admin_client: Client, work: Callable[[], None]
 ) -> None:
     write()

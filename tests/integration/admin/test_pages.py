@@ -76,9 +76,7 @@ def test_the_page_of_a_row_is_readable(
 # -- The way from an alert to what was said, and back ------------------------------------------
 
 
-def test_an_alert_leads_to_records_entries_source_run_and_version(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_alert_page_links_its_origins(admin_client: Client, rows: Rows) -> None:
     response = admin_client.get(page_url(rows[models.Alert]))
 
     links = links_in(text_of(response))
@@ -91,9 +89,7 @@ def test_an_alert_leads_to_records_entries_source_run_and_version(
     assert "severity: critical" in words  # the history's first step
 
 
-def test_an_entry_leads_to_its_version_its_key_and_the_alerts_that_cite_it(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_entry_page_links_version_and_alerts(admin_client: Client, rows: Rows) -> None:
     links = links_in(text_of(admin_client.get(page_url(rows[models.LogEntry]))))
 
     for model in (models.MemoryUser, models.Checkpoint, models.Alert, models.ApiKey):
@@ -142,7 +138,7 @@ WARNING = "development Computed by the process runner"
 
 
 @pytest.mark.parametrize("model", [models.Run, models.Alert])
-def test_what_a_process_computed_says_so_and_what_a_container_computed_does_not(
+def test_results_of_the_process_runner_are_marked(
     admin_client: Client, rows: Rows, model: type[Model]
 ) -> None:
     page = page_url(rows[model])
@@ -303,9 +299,7 @@ def test_every_kind_of_run_shows_what_went_in_and_out(
     assert words in shown(admin_client.get(page_url(run)))
 
 
-def test_a_constraint_that_failed_when_it_was_tried_is_not_called_silent(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_failed_trial_is_not_called_silent(admin_client: Client, rows: Rows) -> None:
     run = models.Run.objects.create(
         user=rows[models.MemoryUser],
         kind=RunKind.CONSTRAINT,
@@ -421,9 +415,7 @@ def test_a_whole_id_finds_its_row(admin_client: Client, rows: Rows, model: type[
     assert list(response.context["cl"].result_list) == [rows[model]]
 
 
-def test_alerts_come_live_before_resolved_and_grave_before_slight(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_alerts_are_ordered_by_state_and_severity(admin_client: Client, rows: Rows) -> None:
     def alert(message: str, severity: Severity, state: AlertState) -> None:
         models.Alert.objects.create(
             user=rows[models.MemoryUser],
@@ -463,7 +455,7 @@ def test_alerts_come_live_before_resolved_and_grave_before_slight(
         (None, "–"),
     ],
 )
-def test_what_no_key_wrote_says_what_did(
+def test_entry_without_key_names_its_source(
     admin_client: Client, workspace: models.Workspace, source: str | None, told: str
 ) -> None:
     user = create_user(workspace, "bob", time_zone="UTC", metadata={})
@@ -481,7 +473,7 @@ def test_what_no_key_wrote_says_what_did(
     assert f"Origin: {told}" in html.unescape(shown(admin_client.get(page_url(entry))))
 
 
-def test_what_browsers_ask_for_on_every_page_is_there(client: Client) -> None:
+def test_icons_that_browsers_request_exist(client: Client) -> None:
     answer = client.get("/favicon.ico")
 
     assert answer.status_code == 302

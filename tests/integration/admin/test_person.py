@@ -115,9 +115,7 @@ def test_the_newest_of_the_time_line_is_on_the_page(admin_client: Client, rows: 
     assert "All earlier events" in page
 
 
-def test_who_may_see_users_alone_is_told_nothing_else(
-    staff: Callable[..., Client], rows: Rows
-) -> None:
+def test_viewer_of_users_sees_nothing_else(staff: Callable[..., Client], rows: Rows) -> None:
     found = panel(staff("view_memoryuser"), rows[MemoryUser])
 
     assert found["coverage"] is None
@@ -142,9 +140,7 @@ def test_a_version_is_chosen_by_its_number(admin_client: Client, rows: Rows) -> 
         assert admin_client.get(url("version", user), {"version": number}).status_code == 404
 
 
-def test_who_may_not_see_what_people_said_is_led_to_what_a_version_changed(
-    staff: Callable[..., Client], rows: Rows
-) -> None:
+def test_events_link_versions_without_content(staff: Callable[..., Client], rows: Rows) -> None:
     user, checkpoint = rows[MemoryUser], rows[Checkpoint]
     client = staff("view_memoryuser", "view_checkpoint")
 
@@ -178,17 +174,13 @@ def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: 
     assert places == sorted(places)
 
 
-def test_who_may_see_users_alone_is_led_nowhere_else(
-    staff: Callable[..., Client], rows: Rows
-) -> None:
+def test_viewer_of_users_has_no_other_links(staff: Callable[..., Client], rows: Rows) -> None:
     found = panel(staff("view_memoryuser"), rows[MemoryUser])
 
     assert (found["ways"], found["sees_alerts"], found["alerts"]["shown"]) == ([], False, [])
 
 
-def test_what_the_staff_ask_is_on_the_time_line_alone(
-    admin_client: Client, user: MemoryUser
-) -> None:
+def test_staff_queries_are_on_time_line_alone(admin_client: Client, user: MemoryUser) -> None:
     for trigger in (RunTrigger.STAFF, RunTrigger.API):
         Run.objects.create(
             user=user, kind=RunKind.QUERY, trigger=trigger, instant=timezone.now(), asked_by="eve"
@@ -199,9 +191,7 @@ def test_what_the_staff_ask_is_on_the_time_line_alone(
 
 
 @pytest.mark.parametrize("place", ["page", "timeline"])
-def test_what_was_told_late_says_of_which_day_it_is(
-    admin_client: Client, user: MemoryUser, place: str
-) -> None:
+def test_late_entry_names_its_day(admin_client: Client, user: MemoryUser, place: str) -> None:
     # On the 17th in UTC, on the 18th in Berlin, where she lives.
     then = datetime.datetime(2026, 6, 17, 23, tzinfo=datetime.UTC)
     now = timezone.now()
@@ -277,9 +267,7 @@ def marked(client: Client, user: MemoryUser) -> dict[str, tuple[str, int]]:
 
 
 @time_machine.travel(NOON, tick=False)
-def test_days_with_events_are_marked_and_lead_to_their_list(
-    admin_client: Client, user: MemoryUser
-) -> None:
+def test_days_with_events_link_their_list(admin_client: Client, user: MemoryUser) -> None:
     forecast(
         user,
         ("2026-11-30", "opens", "warning"),
@@ -305,7 +293,7 @@ def test_days_with_events_are_marked_and_lead_to_their_list(
 
 
 @time_machine.travel(NOON, tick=False)
-def test_what_is_foreseen_is_told_in_the_words_of_the_alert(
+def test_forecast_event_has_the_alerts_message(
     admin_client: Client, staff: Callable[..., Client], rows: Rows
 ) -> None:
     user, alert = rows[MemoryUser], rows[Alert]
@@ -393,7 +381,7 @@ def test_pending_entries_are_counted(admin_client: Client, rows: Rows) -> None:
     assert found.pending == 1
 
 
-def test_what_waits_for_its_time_is_not_asked_for_again_and_again(idle: MemoryUser) -> None:
+def test_postponed_work_is_not_polled(idle: MemoryUser) -> None:
     later = timezone.now() + datetime.timedelta(hours=1)
     Lane.objects.filter(user=idle, name=LaneName.RECORDS).update(due_at=later, run_after=later)
     assert not going_on(idle).is_working
@@ -404,7 +392,7 @@ def test_what_waits_for_its_time_is_not_asked_for_again_and_again(idle: MemoryUs
     assert not going_on(idle).is_working
 
 
-def test_what_came_to_nothing_says_when_it_is_tried_again_and_not_why(idle: MemoryUser) -> None:
+def test_failed_work_shows_its_retry_without_reason(idle: MemoryUser) -> None:
     """The error may quote users' texts; the page shows it to those who may see these."""
     now = timezone.now()
     later = now + datetime.timedelta(minutes=12)
@@ -418,9 +406,7 @@ def test_what_came_to_nothing_says_when_it_is_tried_again_and_not_why(idle: Memo
     assert found.in_words(now) == ("nothing is being processed; next attempt in 12 min 0 s")
 
 
-def test_the_answer_is_plain_text_without_content_and_is_not_kept(
-    admin_client: Client, populate: Populate
-) -> None:
+def test_progress_has_no_content_and_no_cache(admin_client: Client, populate: Populate) -> None:
     user = populate("a secret of hers", "carol")[MemoryUser]
     Pause.objects.all().delete()
 

@@ -63,9 +63,7 @@ def links(response: Any) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_version_is_browsed_from_files_to_the_entries_behind_a_record(
-    admin_client: Client, say: Say, user: MemoryUser
-) -> None:
+def test_version_links_files_and_entries(admin_client: Client, say: Say, user: MemoryUser) -> None:
     say(trip("Rome", key="a"))
     version = say(trip("Oslo", key="b"))
 
@@ -131,9 +129,7 @@ def test_a_file_that_was_redacted_says_so(
     assert "Rome" not in changed
 
 
-def test_while_something_is_redacted_no_file_is_told(
-    admin_client: Client, say: Say, user: MemoryUser
-) -> None:
+def test_pending_redaction_hides_files(admin_client: Client, say: Say, user: MemoryUser) -> None:
     version = say(trip("Rome", key="a"))
     MemoryUser.objects.filter(pk=user.pk).update(redacting_since=timezone.now())
 
@@ -150,15 +146,11 @@ def test_an_erased_person_has_no_project(admin_client: Client, say: Say, user: M
 
 
 @pytest.mark.parametrize("may", [["view_run", "view_content"], ["view_checkpoint"]])
-def test_who_may_not_see_it_sees_no_file(
-    staff: Callable[..., Client], rows: Rows, may: list[str]
-) -> None:
+def test_files_need_permission(staff: Callable[..., Client], rows: Rows, may: list[str]) -> None:
     assert staff(*may).get(*project(rows[Checkpoint])).status_code == 403
 
 
-def test_who_may_see_files_sees_those_of_his_workspaces_and_it_is_noted(
-    staff: Callable[..., Client], rows: Rows
-) -> None:
+def test_files_are_limited_and_audited(staff: Callable[..., Client], rows: Rows) -> None:
     client = staff("view_checkpoint", "view_content", workspaces=[rows[Workspace]])
 
     assert client.get(*project(rows[Checkpoint])).status_code == 200
@@ -169,9 +161,7 @@ def test_who_may_see_files_sees_those_of_his_workspaces_and_it_is_noted(
     assert client.get(*project(rows[Checkpoint])).status_code == 404
 
 
-def test_what_changed_is_hidden_from_who_may_not_see_what_people_said(
-    staff: Callable[..., Client], rows: Rows
-) -> None:
+def test_changes_are_hidden_without_content(staff: Callable[..., Client], rows: Rows) -> None:
     words = shown(staff("view_checkpoint").get(page_url(rows[Checkpoint])))
 
     assert "Records: (hidden)" in words
@@ -187,9 +177,7 @@ def test_hostile_files_are_inert(admin_client: Client, populate: Populate) -> No
         assert steering not in page
 
 
-def test_a_version_tells_which_records_it_changed_and_why(
-    admin_client: Client, say: Say, user: MemoryUser
-) -> None:
+def test_version_names_changed_records(admin_client: Client, say: Say, user: MemoryUser) -> None:
     say(trip("Rome", key="a", cost=100), trip("Oslo", key="b"))
     version = say(trip("Rome", key="a", cost=250), trip("Bonn", key="c"))
 
@@ -235,7 +223,7 @@ def cells(markup: str) -> list[tuple[str, ...]]:
     ]
 
 
-def test_what_differs_stands_beside_each_other() -> None:
+def test_changed_lines_stand_side_by_side() -> None:
     told = side_by_side("a\nb\nc\n", "a\nB\nc\nd\n")
 
     assert cells(told) == [
@@ -246,7 +234,7 @@ def test_what_differs_stands_beside_each_other() -> None:
     ]
 
 
-def test_what_is_the_same_is_folded() -> None:
+def test_unchanged_lines_are_folded() -> None:
     same = "\n".join(f"line{number}" for number in range(100))
     told = side_by_side(f"{same}\nx\n{same}", f"{same}\ny\n{same}")
 

@@ -26,7 +26,7 @@ def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
     return client.post(page_url(workspace), form)
 
 
-def test_what_is_used_is_shown_beside_what_may_be(
+def test_usage_is_shown_beside_the_quota(
     admin_client: Client, workspace: Workspace, user: MemoryUser
 ) -> None:
     record = entry_log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
@@ -59,7 +59,7 @@ def test_what_is_used_is_shown_beside_what_may_be(
         ({"max_backtests": "lots"}, "Enter a whole number"),
     ],
 )
-def test_what_cannot_be_is_refused_beside_its_field(
+def test_invalid_quota_is_refused_beside_its_field(
     admin_client: Client, workspace: Workspace, chosen: dict[str, str], told: str
 ) -> None:
     response = change(admin_client, workspace, **chosen)

@@ -75,7 +75,7 @@ def test_showing_an_entry_writes_nothing(admin_client: Client, rows: Rows) -> No
     assert everything() == before
 
 
-def test_of_a_user_only_time_zone_and_metadata_change(admin_client: Client, rows: Rows) -> None:
+def test_only_time_zone_and_metadata_of_a_user_change(admin_client: Client, rows: Rows) -> None:
     user = rows[MemoryUser]
 
     admin_client.post(
@@ -100,9 +100,7 @@ def test_of_a_user_only_time_zone_and_metadata_change(admin_client: Client, rows
     )
 
 
-def test_a_key_stays_with_its_workspace_and_keeps_its_secret(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_key_keeps_workspace_and_secret(admin_client: Client, rows: Rows) -> None:
     key = rows[ApiKey]
     other = Workspace.objects.create(name="other")
 
@@ -122,7 +120,7 @@ def test_a_key_stays_with_its_workspace_and_keeps_its_secret(
     assert (after.workspace, after.digest, after.prefix) == (key.workspace, key.digest, key.prefix)
 
 
-def test_who_may_view_alerts_sees_nothing_else(staff: Any, rows: Rows) -> None:
+def test_viewer_of_alerts_sees_nothing_else(staff: Any, rows: Rows) -> None:
     client = staff("view_alert")
 
     for model in MODELS:
@@ -130,7 +128,7 @@ def test_who_may_view_alerts_sees_nothing_else(staff: Any, rows: Rows) -> None:
         assert status == (200 if model.__name__ == "Alert" else 403), model
 
 
-def test_who_is_not_logged_in_is_asked_to(client: Client, rows: Rows) -> None:
+def test_anonymous_visitor_is_asked_to_log_in(client: Client, rows: Rows) -> None:
     for address in (list_url(LogEntry), page_url(rows[LogEntry])):
         response = client.get(address)
         assert response.status_code == 302

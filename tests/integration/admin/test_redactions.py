@@ -20,7 +20,7 @@ from tests.integration.admin.conftest import (
 pytestmark = pytest.mark.django_db
 
 
-def test_what_goes_along_is_shown_before_anything_happens(admin_client: Client, rows: Rows) -> None:
+def test_cascade_is_shown_before_the_redaction(admin_client: Client, rows: Rows) -> None:
     entry = rows[LogEntry]
 
     page = shown(act(admin_client, "redact", entry))
@@ -30,7 +30,7 @@ def test_what_goes_along_is_shown_before_anything_happens(admin_client: Client, 
     assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
 
 
-def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, rows: Rows) -> None:
+def test_redaction_needs_confirmation_and_reason(admin_client: Client, rows: Rows) -> None:
     entry = rows[LogEntry]
     Redaction.objects.all().delete()
     Merge.objects.all().delete()
@@ -65,9 +65,7 @@ def test_there_is_a_way_back(admin_client: Client, rows: Rows) -> None:
     assert '<button type="submit" class="button dangerous">Redact</button>' in asked
 
 
-def test_the_page_of_an_entry_offers_it_and_of_a_redacted_one_does_not(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_page_of_entry_offers_redaction_once(admin_client: Client, rows: Rows) -> None:
     entry = rows[LogEntry]
     assert 'value="redact"' in text_of(admin_client.get(page_url(entry)))
 
@@ -78,7 +76,7 @@ def test_the_page_of_an_entry_offers_it_and_of_a_redacted_one_does_not(
     assert 'value="redact"' not in text_of(admin_client.get(page_url(entry)))
 
 
-def test_who_may_only_look_cannot(staff: Staff, rows: Rows) -> None:
+def test_viewer_cannot_redact(staff: Staff, rows: Rows) -> None:
     act(staff("view_logentry"), "redact", rows[LogEntry], confirmed="1", note="why")
 
     assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()

@@ -71,9 +71,7 @@ def test_a_run_leads_to_what_it_rejected(
     assert rejected_of(user) in links_in(text_of(admin_client.get(page_url(run))))
 
 
-def test_an_endpoint_may_be_for_rejected_entries_alone(
-    admin_client: Client, event: AlertEvent
-) -> None:
+def test_endpoint_for_rejected_entries_alone(admin_client: Client, event: AlertEvent) -> None:
     endpoint = WebhookEndpoint.objects.get()
 
     admin_client.post(
@@ -91,9 +89,7 @@ def test_an_endpoint_may_be_for_rejected_entries_alone(
     assert endpoint.event_types == ["rejected"]
 
 
-def test_who_may_not_see_what_people_said_sees_no_reason(
-    staff: Any, user: MemoryUser, event: AlertEvent
-) -> None:
+def test_reasons_need_view_content(staff: Any, user: MemoryUser, event: AlertEvent) -> None:
     seen = [f"view_{name}" for name in ("alertevent", "delivery", "deliveryattempt")]
     delivery = Delivery.objects.get()
     addresses = [page_url(event), list_url(AlertEvent), page_url(delivery), list_url(Delivery)]
@@ -106,9 +102,7 @@ def test_who_may_not_see_what_people_said_sees_no_reason(
 
 
 @pytest.mark.parametrize("model", [AlertEvent, Delivery, DeliveryAttempt])
-def test_whose_they_are_is_told_of_them_as_of_other_rows(
-    user: MemoryUser, event: AlertEvent, model: Any
-) -> None:
+def test_rejected_entries_name_their_user(user: MemoryUser, event: AlertEvent, model: Any) -> None:
     subject = audit.subject_of(model.objects.all())
 
     assert (subject.person, subject.workspace) == (user.public_id, user.workspace_id)

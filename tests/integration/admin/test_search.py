@@ -40,9 +40,7 @@ def prescribed(rows: Rows) -> RecordLocation:
     return location
 
 
-def test_a_typed_record_and_its_entry_are_found_by_their_text(
-    admin_client: Client, prescribed: RecordLocation
-) -> None:
+def test_records_are_found_by_their_text(admin_client: Client, prescribed: RecordLocation) -> None:
     groups = found(admin_client, "amoxicillin")
 
     assert len(groups["Log entries"]) == 1
@@ -52,9 +50,7 @@ def test_a_typed_record_and_its_entry_are_found_by_their_text(
         assert len(listed) == 1
 
 
-def test_people_and_alerts_are_found_and_the_search_is_audited(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_search_finds_people_and_alerts_audited(admin_client: Client, rows: Rows) -> None:
     assert set(found(admin_client, rows[MemoryUser].user_id)) >= {"Users", "Alerts", "Log entries"}
     assert found(admin_client, rows[Alert].message)["Alerts"]
 
@@ -65,9 +61,7 @@ def test_people_and_alerts_are_found_and_the_search_is_audited(
     }
 
 
-def test_what_an_account_may_not_see_is_not_searched_which_the_page_says(
-    staff: Staff, prescribed: RecordLocation
-) -> None:
+def test_search_names_lists_it_leaves_out(staff: Staff, prescribed: RecordLocation) -> None:
     client = staff("view_memoryuser", "view_logentry", "view_recordlocation")
 
     words = shown(client.get("/admin/search/", {"q": "amoxicillin"}))

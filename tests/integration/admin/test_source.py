@@ -48,7 +48,7 @@ def test_a_token_over_several_lines_is_coloured_in_each() -> None:
     ]
 
 
-def test_what_steers_is_written_out_wherever_it_stands() -> None:
+def test_control_characters_are_spelled_out_anywhere() -> None:
     shown = source.block('x\u202e = "\u200b<script>" # \U000e0041</pre>\u2066')
 
     assert not re.search("[\u202e\u200b\u2066\U000e0041]", shown)
@@ -125,9 +125,7 @@ def test_an_alert_marks_the_line_that_made_it(admin_client: Client, rows: Rows) 
 
 
 @pytest.mark.django_db
-def test_a_constraint_that_failed_is_marked_where_it_failed(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_failing_line_is_marked(admin_client: Client, rows: Rows) -> None:
     run, alert = rows[Run], rows[Alert]
     error = {**run.error, "line": 2}
     said = {"path": alert.constraint, "seconds": 0.1, "error": error, "alerts": []}

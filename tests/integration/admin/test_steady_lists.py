@@ -38,9 +38,7 @@ def test_after_an_action_no_row_of_the_list_has_moved(
     assert "These are the same rows as before the action" not in shown(again)
 
 
-def test_boxes_are_not_ticked_by_a_browser_that_remembers_places(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_browser_restores_no_ticked_boxes(admin_client: Client, rows: Rows) -> None:
     [box] = re.findall(
         r'<input[^>]*class="action-select"[^>]*>', text_of(admin_client.get(list_url(Alert)))
     )

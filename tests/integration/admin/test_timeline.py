@@ -112,7 +112,7 @@ def test_page_after_page_shows_each_moment_once(busy: MemoryUser, limit: int) ->
     assert back == whole
 
 
-def test_what_comes_meanwhile_moves_no_page(busy: MemoryUser) -> None:
+def test_new_events_move_no_page(busy: MemoryUser) -> None:
     first = timeline.page(busy, everything(), limit=10)
     assert first.older is not None
     before = names(timeline.page(busy, everything(), before=first.older, limit=10))
@@ -142,7 +142,7 @@ def test_a_place_is_read_as_it_was_written(busy: MemoryUser) -> None:
         "2026-03-01T00:00:00Z,entries,99999999999999999999",
     ],
 )
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_invalid_position_is_refused(text: str) -> None:
     with pytest.raises(BadPlace):
         timeline.place_of(text)
 
@@ -159,7 +159,7 @@ def test_each_row_leads_to_its_page(admin_client: Client, rows: Rows) -> None:
     assert page_url(rows[MemoryUser]) in links
 
 
-def test_it_says_what_became_of_entries_runs_and_alerts(admin_client: Client, rows: Rows) -> None:
+def test_line_shows_entries_runs_and_alerts(admin_client: Client, rows: Rows) -> None:
     words = shown(admin_client.get(line_url(rows[MemoryUser])))
 
     assert "name: Aspirin" in words
@@ -234,9 +234,7 @@ def test_an_empty_line_says_so(admin_client: Client, user: MemoryUser) -> None:
     assert "There are no such events." in shown(admin_client.get(line_url(user)))
 
 
-def test_who_may_not_see_entries_is_not_told_of_them(
-    staff: Callable[..., Client], rows: Rows
-) -> None:
+def test_entries_are_left_out_without_view(staff: Callable[..., Client], rows: Rows) -> None:
     client = staff("view_memoryuser", "view_run")
 
     response = client.get(line_url(rows[MemoryUser]))
@@ -246,7 +244,7 @@ def test_who_may_not_see_entries_is_not_told_of_them(
     assert "Aspirin" not in text_of(client.get(line_url(rows[MemoryUser]) + "?kind=entries"))
 
 
-def test_who_may_not_see_users_sees_none(staff: Callable[..., Client], rows: Rows) -> None:
+def test_time_line_needs_view_user(staff: Callable[..., Client], rows: Rows) -> None:
     client = staff("view_logentry", "view_lane")
 
     for name in ("timeline", "progress", "version"):
@@ -254,7 +252,7 @@ def test_who_may_not_see_users_sees_none(staff: Callable[..., Client], rows: Row
         assert client.get(address).status_code == 403
 
 
-def test_of_nobody_there_is_no_line(admin_client: Client, workspace: Workspace) -> None:
+def test_unknown_user_has_no_time_line(admin_client: Client, workspace: Workspace) -> None:
     gone = create_user(workspace, "gone", time_zone="UTC", metadata=None)
     MemoryUser.objects.filter(pk=gone.pk).update(erased_at=timezone.now())
 
@@ -264,7 +262,7 @@ def test_of_nobody_there_is_no_line(admin_client: Client, workspace: Workspace) 
             assert admin_client.get(address).status_code == 404
 
 
-def test_what_people_wrote_is_inert_in_the_line(admin_client: Client, populate: Populate) -> None:
+def test_hostile_texts_are_inert_in_the_line(admin_client: Client, populate: Populate) -> None:
     user = populate(HOSTILE)[MemoryUser]
 
     for address in (line_url(user), page_url(user)):

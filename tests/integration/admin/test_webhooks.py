@@ -96,9 +96,7 @@ def test_without_a_key_to_encrypt_with_the_form_says_what_to_set(
     assert not WebhookEndpoint.objects.exists()
 
 
-def test_an_endpoint_is_changed_and_keeps_its_secret(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_changed_endpoint_keeps_its_secret(admin_client: Client, workspace: Workspace) -> None:
     endpoint, _ = webhook_endpoints.create(workspace, URL)
     before = bytes(WebhookEndpoint.objects.get().secret)
 
@@ -120,7 +118,7 @@ def test_a_rotation_shows_the_new_secret_once(admin_client: Client, workspace: W
     assert endpoint.previous_secret_until is not None
 
 
-def test_endpoints_are_disabled_and_enabled_with_who_did_it(
+def test_endpoints_are_switched_with_their_actor(
     admin_client: Client, workspace: Workspace
 ) -> None:
     endpoint, _ = webhook_endpoints.create(workspace, URL)
@@ -135,9 +133,7 @@ def test_endpoints_are_disabled_and_enabled_with_who_did_it(
     assert (endpoint.enabled, endpoint.disabled_at) == (True, None)
 
 
-def test_messages_are_sent_again_unless_they_are_on_their_way(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_settled_messages_are_sent_again(admin_client: Client, rows: Rows) -> None:
     delivery = rows[Delivery]
     assert "1 message skipped: already on the way." in messages_of(
         act(admin_client, "replay", delivery)
@@ -156,9 +152,7 @@ def test_messages_are_sent_again_unless_they_are_on_their_way(
     assert delivery.state == DeliveryState.PENDING
 
 
-def test_the_page_of_a_message_shows_its_body_and_every_call(
-    admin_client: Client, rows: Rows
-) -> None:
+def test_message_page_shows_body_and_calls(admin_client: Client, rows: Rows) -> None:
     words = shown(admin_client.get(page_url(rows[Delivery])))
 
     assert '"message": "Aspirin"' in words
@@ -182,7 +176,7 @@ def test_the_page_of_a_message_names_the_one_it_waits_for(admin_client: Client, 
     assert "Waits for: –" in shown(admin_client.get(page_url(first)))
 
 
-def test_who_may_only_look_cannot_arrange_anything(staff: Any, rows: Rows) -> None:
+def test_viewer_cannot_change_endpoints(staff: Any, rows: Rows) -> None:
     client = staff("view_webhookendpoint", "view_delivery")
     endpoint, delivery = rows[WebhookEndpoint], rows[Delivery]
     Delivery.objects.update(state=DeliveryState.GIVEN_UP, settled_at=timezone.now())

@@ -96,7 +96,7 @@ def test_from_the_editor_to_an_alert_and_back(
     assert (constraint.enabled, constraint.changed_by) == (False, "staff:admin")
 
 
-def test_one_of_the_library_is_taken_over(admin_client: Client, workspace: Workspace) -> None:
+def test_library_constraint_is_taken_over(admin_client: Client, workspace: Workspace) -> None:
     add(admin_client, workspace, start_from="drug_allergy")
 
     constraint = WorkspaceConstraint.objects.get()
@@ -105,9 +105,7 @@ def test_one_of_the_library_is_taken_over(admin_client: Client, workspace: Works
     assert constraint.versions.get().source == known.source
 
 
-def test_saving_another_text_writes_a_version_and_the_same_none(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_saving_a_new_text_writes_a_version(admin_client: Client, workspace: Workspace) -> None:
     constraint = lease(admin_client, workspace)
 
     response = save(
@@ -139,7 +137,7 @@ def test_saving_another_text_writes_a_version_and_the_same_none(
         ({"name": "lease_end", "start_from": "nothing"}, "Select a valid choice"),
     ],
 )
-def test_what_is_wrong_is_told_beside_the_field(
+def test_error_is_shown_beside_its_field(
     admin_client: Client, workspace: Workspace, fields: dict[str, str], told: str
 ) -> None:
     response = add(admin_client, workspace, **fields)
@@ -166,7 +164,7 @@ def test_a_name_that_is_taken_is_refused(admin_client: Client, workspace: Worksp
     assert WorkspaceConstraint.objects.count() == 1
 
 
-def test_who_may_write_may_not_approve(staff: Staff, workspace: Workspace, work: Work) -> None:
+def test_writer_may_not_approve(staff: Staff, workspace: Workspace, work: Work) -> None:
     writer = staff(
         *(f"{verb}_workspaceconstraint" for verb in ("add", "change", "view")),
         *("view_workspaceconstraintversion", "view_workspace", "change_workspaceconstraintversion"),
@@ -212,7 +210,7 @@ def test_an_earlier_version_is_taken_back_on_its_page(
     assert "Approve" not in page.partition("Author and time")[0].replace("approved", "")
 
 
-def test_one_that_was_refused_says_why_and_cannot_be_approved(
+def test_refused_version_has_its_reason_and_no_approval(
     admin_client: Client, workspace: Workspace, work: Work
 ) -> None:
     add(admin_client, workspace, name="lease_end", source=SOURCE.replace("<", "<="), tests=TESTS)

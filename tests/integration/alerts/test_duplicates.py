@@ -204,9 +204,7 @@ def test_the_same_words(one: str, other: str, same: bool) -> None:
 
 @pytest.mark.parametrize("act", ["acknowledge", "snooze", "nothing"])
 @pytest.mark.parametrize("severity", [Severity.WARNING, Severity.CRITICAL])
-def test_when_the_listed_alert_ends_the_other_one_opens(
-    user: MemoryUser, act: str, severity: Severity
-) -> None:
+def test_duplicate_opens_when_listed_ends(user: MemoryUser, act: str, severity: Severity) -> None:
     """The other constraint may have more to report, whatever people did with the first alert."""
     run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
     first = listed(user)
@@ -401,7 +399,7 @@ def test_uncovered_duplicate_is_reported(user: MemoryUser, changes: dict[str, An
     assert str(Alert.objects.get(constraint=OURS).pk) in str(problem)
 
 
-def test_erasing_tells_nothing_of_what_a_duplicate_said(
+def test_erasure_sends_nothing_of_duplicate(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This must hold whichever of the two rows is emptied and reported first."""

@@ -109,7 +109,7 @@ def test_wording_alone_is_shown_and_told_to_nobody(user: MemoryUser) -> None:
     assert history(user) == ["opened"]
 
 
-def test_which_alerts_were_live_then(api: APIClient, user: MemoryUser) -> None:
+def test_alerts_are_listed_with_past_states(api: APIClient, user: MemoryUser) -> None:
     """In Berlin at noon, on six days: found, acknowledged, gone, found again, and gone."""
     noon = datetime.datetime(2026, 3, 1, 11, tzinfo=datetime.UTC)
 

@@ -258,9 +258,7 @@ def minutes_later(minutes: float) -> time_machine.travel:
 @pytest.mark.parametrize(
     ("severity", "minutes"), [(Severity.CRITICAL, 60), (Severity.WARNING, 24 * 60)]
 )
-def test_unacknowledged_alert_is_escalated_once(
-    user: MemoryUser, severity: Severity, minutes: int
-) -> None:
+def test_open_alert_is_escalated_once(user: MemoryUser, severity: Severity, minutes: int) -> None:
     alert = opened(user, severity)
 
     with minutes_later(minutes - 1):

@@ -387,9 +387,7 @@ def test_mail_without_content_permission_has_none(user: MemoryUser, workspace: W
 
 
 @db
-def test_without_a_mail_server_nothing_counts_as_sent(
-    user: MemoryUser, settings: Settings, later: Later
-) -> None:
+def test_missing_mail_server_sends_none(user: MemoryUser, settings: Settings, later: Later) -> None:
     settings.EMAIL_BACKEND = mailing.NO_BACKEND
     subscription = subscribe(user.workspace)
     run_finds(user, finding(record("m-1")))

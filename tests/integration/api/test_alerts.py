@@ -118,9 +118,7 @@ def test_a_snooze_that_makes_no_sense_is_refused(
     assert alert.events.count() == 1
 
 
-def test_resolved_alert_cannot_be_snoozed_but_reopened(
-    api: APIClient, user: MemoryUser, alert: Alert
-) -> None:
+def test_resolved_alert_is_only_reopened(api: APIClient, user: MemoryUser, alert: Alert) -> None:
     api.post(f"/v1/alerts/{alert.pk}/resolve/", {"reason": "done"})
 
     assert api.post(f"/v1/alerts/{alert.pk}/snooze/", {}).status_code == 409
@@ -129,9 +127,7 @@ def test_resolved_alert_cannot_be_snoozed_but_reopened(
     assert api.post(f"/v1/alerts/{alert.pk}/reopen/", {}).status_code == 409
 
 
-def test_feedback_may_be_changed_and_counts_once(
-    api: APIClient, user: MemoryUser, alert: Alert
-) -> None:
+def test_changed_feedback_counts_once(api: APIClient, user: MemoryUser, alert: Alert) -> None:
     address = f"/v1/alerts/{alert.pk}/feedback/"
 
     api.post(address, {"verdict": "wrong", "note": "no allergy at all"})

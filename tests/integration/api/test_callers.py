@@ -170,9 +170,7 @@ def test_an_edit_reads_empty_options_as_not_given(
         "/v1/users/?cursor=&page_size=",
     ],
 )
-def test_a_parameter_without_a_value_is_not_given(
-    api: APIClient, user: MemoryUser, address: str
-) -> None:
+def test_empty_parameter_is_not_given(api: APIClient, user: MemoryUser, address: str) -> None:
     plain = address.partition("?")[0]
     assert api.get(address).json() == api.get(plain).json()
 

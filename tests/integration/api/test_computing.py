@@ -40,9 +40,7 @@ DOWNLOADS = (
 )
 
 
-def test_slow_downloads_leave_threads_to_others(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_downloads_leave_threads(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 4))
     # Given somebody who reads nothing of what he has asked for
     make_checkpoint(user)

@@ -30,9 +30,7 @@ def address_of(kind: str, manager: APIClient) -> tuple[str, dict[str, Any], dict
 
 
 @pytest.mark.parametrize("kind", ["user", "constraint", "webhook"])
-def test_object_changed_meanwhile_is_not_overwritten(
-    manager: APIClient, user: MemoryUser, kind: str
-) -> None:
+def test_changed_object_is_not_overwritten(manager: APIClient, user: MemoryUser, kind: str) -> None:
     with override_settings(UAC_ENCRYPTION_KEYS=[Fernet.generate_key().decode()]):
         address, one, two = address_of(kind, manager)
     read = manager.get(address)
@@ -52,9 +50,7 @@ def test_object_changed_meanwhile_is_not_overwritten(
 
 
 @pytest.mark.parametrize("kind", ["user", "webhook"])
-def test_object_changed_meanwhile_is_not_deleted(
-    manager: APIClient, user: MemoryUser, kind: str
-) -> None:
+def test_changed_object_is_not_deleted(manager: APIClient, user: MemoryUser, kind: str) -> None:
     with override_settings(UAC_ENCRYPTION_KEYS=[Fernet.generate_key().decode()]):
         address, one, _ = address_of(kind, manager)
     etag = manager.get(address)["ETag"]

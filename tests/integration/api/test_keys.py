@@ -81,7 +81,7 @@ def test_a_revoked_or_expired_key_is_refused(workspace: Workspace) -> None:
         "runs/",
     ],
 )
-def test_a_user_of_another_workspace_is_not_there(
+def test_user_of_other_workspace_is_unknown(
     user: MemoryUser, stranger: APIClient, path: str
 ) -> None:
     theirs = stranger.get(f"/v1/users/ada/{path}")
@@ -160,9 +160,7 @@ def test_a_key_for_certain_users_reads_and_writes_of_them(
     assert ada.data["detail"] == nobody.data["detail"]
 
 
-def test_a_key_for_certain_users_is_so_for_mem0s_client(
-    user: MemoryUser, bob: MemoryUser, api: APIClient
-) -> None:
+def test_restricted_key_holds_for_mem0(user: MemoryUser, bob: MemoryUser, api: APIClient) -> None:
     mem0 = new_client(bob.workspace, *Scope, scheme="Token", user_pks=[bob.pk])
     (told,) = entry_log.append(
         user, [entry_log.Draft(kind=EntryKind.FACT, content="Ada likes tea.")], source="test"
@@ -296,9 +294,7 @@ def test_a_key_for_certain_users_stays_one_in_the_admin(bob: MemoryUser) -> None
     assert (key.name, key.user_pks) == ("device of bob", [bob.pk])
 
 
-def test_restricted_key_is_not_shown_answers_to_another_key(
-    api: APIClient, bob: MemoryUser, of_bob: APIClient
-) -> None:
+def test_restricted_key_gets_no_replay(api: APIClient, bob: MemoryUser, of_bob: APIClient) -> None:
     entry = {"kind": "message", "content": "x"}
     named: Any = {"HTTP_IDEMPOTENCY_KEY": "order-1"}
 

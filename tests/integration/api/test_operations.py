@@ -72,9 +72,7 @@ def test_run_of_the_server_is_not_cancelled(api: APIClient, run: Run) -> None:
     assert own.status == RunStatus.QUEUED
 
 
-def test_a_run_that_was_given_up_is_tried_again(
-    api: APIClient, run: Run, work: Callable[[], None]
-) -> None:
+def test_abandoned_run_is_retried(api: APIClient, run: Run, work: Callable[[], None]) -> None:
     assert api.post(f"/v1/runs/{run.pk}/retry/").status_code == 409
     claimed = claim(str(run.pk))
     assert claimed is not None

@@ -309,9 +309,7 @@ MALFORMED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_malformed_edits_do_not_cost_the_facts(
-    user: MemoryUser, say: Say, work: Work, case: str
-) -> None:
+def test_malformed_edits_keep_the_facts(user: MemoryUser, say: Say, work: Work, case: str) -> None:
     say("I like tea.")
     server = work(both([(TEA, [1])], MALFORMED[case]), edits(note(TEA, 2), finish=True))
     # The fact is kept, and the session for edits begins with what is wrong with them.
@@ -335,9 +333,7 @@ def test_edits_that_were_not_asked_for_are_refused_with_the_call(
     assert coverage(user).pending == 0
 
 
-def test_refused_facts_are_sent_again_with_their_edits(
-    user: MemoryUser, say: Say, work: Work
-) -> None:
+def test_refused_facts_are_resent_with_edits(user: MemoryUser, say: Say, work: Work) -> None:
     say("I like tea.")
     server = work(
         both([("The user likes 3 teas.", [1])], [note("Likes 3 teas.", 2)]),
@@ -368,9 +364,7 @@ def test_only_the_refused_fact_is_sent_again(user: MemoryUser, say: Say, work: W
     assert coverage(user).pending == 0
 
 
-def test_a_change_to_a_fact_that_was_not_sent_is_refused(
-    user: MemoryUser, say: Say, work: Work
-) -> None:
+def test_change_to_an_unsent_fact_is_refused(user: MemoryUser, say: Say, work: Work) -> None:
     say("I like tea.")
     server = work(
         both([("The user likes 3 teas.", [1])], []),
@@ -381,7 +375,7 @@ def test_a_change_to_a_fact_that_was_not_sent_is_refused(
     assert facts_of(user) == [(2, TEA)]
 
 
-def test_one_edit_is_changed_by_number(user: MemoryUser, say: Say, work: Work) -> None:
+def test_single_edit_is_changed_by_number(user: MemoryUser, say: Say, work: Work) -> None:
     say("I like tea.", "I like milk.")
     milk = "The user likes milk."
     server = work(
@@ -392,9 +386,7 @@ def test_one_edit_is_changed_by_number(user: MemoryUser, say: Say, work: Work) -
     assert head_of(user).edits == [note(TEA, 3), note(milk, 4)]
 
 
-def test_rules_for_constraints_are_sent_to_a_model_that_is_going_to_write_one(
-    user: MemoryUser, say: Say, work: Work
-) -> None:
+def test_constraint_rules_are_sent_when_needed(user: MemoryUser, say: Say, work: Work) -> None:
     say("To Rome on 2025-01-03.", occurred_at=SAID_ON)
     fact = {"text": "The user travels to Rome on 2025-01-03.", "sources": [1]}
     edited = [TRIP, trip(2, starts_on="2025-01-03")]
@@ -505,9 +497,7 @@ def test_a_fact_that_is_redacted_before_its_edits_are_proposed_is_not(
     assert found() == []
 
 
-def test_an_answer_that_is_cut_off_is_asked_for_without_the_edits(
-    user: MemoryUser, say: Say, work: Work
-) -> None:
+def test_cut_off_answer_is_retried_without_edits(user: MemoryUser, say: Say, work: Work) -> None:
     say("I like tea.")
     server = work(
         said("The user", finish="length"),
@@ -518,9 +508,7 @@ def test_an_answer_that_is_cut_off_is_asked_for_without_the_edits(
     assert coverage(user).pending == 0
 
 
-def test_constraints_come_along_and_their_alerts_are_shown(
-    user: MemoryUser, say: Say, work: Work
-) -> None:
+def test_constraints_and_alerts_are_shown(user: MemoryUser, say: Say, work: Work) -> None:
     # Given a trip and a constraint, which came in one call
     say("To Rome on 2025-01-03.", occurred_at=SAID_ON)
     trip_to_rome = "The user travels to Rome on 2025-01-03."

@@ -237,9 +237,7 @@ def test_message_settled_by_an_agent_meanwhile_stays_settled(
     assert (counts.covered, counts.pending) == (2, 1)
 
 
-def test_a_correction_may_name_the_value_that_it_corrects(
-    user: MemoryUser, say: Say, work: Work
-) -> None:
+def test_correction_may_name_the_old_value(user: MemoryUser, say: Say, work: Work) -> None:
     # Given a remembered fact, which is shown, and a message that corrects it
     (told,) = say("The user goes to bed at 22:30.", kind=EntryKind.FACT, occurred_at=FRIDAY)
     work(edits(note("to bed at 22:30", told)), finishes())

@@ -410,9 +410,7 @@ def test_all_fail_and_none_is_rejected(
     assert_nothing_was_taken(user, len(server.requests))
 
 
-def test_bad_entries_in_a_row_do_not_keep_back_for_ever_what_comes_after_them(
-    say: Say, work: Work, outcomes: Outcomes
-) -> None:
+def test_bad_entries_do_not_block_later_ones(say: Say, work: Work, outcomes: Outcomes) -> None:
     # Given as many bad facts in a row as speak against the model, and a good one after them
     say(*["bad"] * MAX_SUSPECTS, kind=EntryKind.FACT)
     (good,) = say("tea is good", kind=EntryKind.FACT)

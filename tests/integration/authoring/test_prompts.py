@@ -96,7 +96,7 @@ def crowded(user: MemoryUser, many: int) -> None:
 
 
 @pytest.mark.parametrize("many", [200, 1000])
-def test_large_content_does_not_lengthen_a_prompt(
+def test_large_content_leaves_prompt_short(
     user: MemoryUser, say: Say, work: Work, many: int
 ) -> None:
     # Given much of everything

@@ -92,9 +92,7 @@ def test_an_edit_may_finish_at_once(
     assert user.head is not None
 
 
-def test_session_with_a_refused_edit_does_not_finish(
-    fact: int, work: Work, fields_of: Fields
-) -> None:
+def test_refused_edit_keeps_session_open(fact: int, work: Work, fields_of: Fields) -> None:
     lost = {"op": "retire", "domain": "travel", "collection": "trips", "key": "no-such"}
     # When one of the edits is refused, or the gate refuses them all
     server = work(
@@ -502,9 +500,7 @@ def test_refusals_speak_of_the_newest_entrys_day(say: Say, work: Work) -> None:
     assert len(server.requests) == 4
 
 
-def test_open_alerts_are_those_of_the_newest_entrys_day(
-    near_trip: int, say: Say, work: Work
-) -> None:
+def test_open_alerts_are_of_newest_entry_day(near_trip: int, say: Say, work: Work) -> None:
     later = SAID_ON + datetime.timedelta(days=2)
     (seq,) = say("The user likes tea.", kind=EntryKind.FACT, occurred_at=later)
     server = work(script=taking_notes)

@@ -92,9 +92,7 @@ def test_tests_of_another_constraint_name_the_import(checkpoint: Append, propose
 @pytest.mark.parametrize(
     "imports", ["from constraints.budget import check", "import constraints.budget"]
 )
-def test_tests_that_import_it_and_see_nothing_are_told_to_see_it_alert(
-    checkpoint: Append, propose: Propose, imports: str
-) -> None:
+def test_tests_must_see_an_alert(checkpoint: Append, propose: Propose, imports: str) -> None:
     checkpoint(trip(key="a", cost=10))
 
     run = propose(constraint(tests=f"{imports}\n\n\ndef test_x() -> None:\n    assert True\n"))

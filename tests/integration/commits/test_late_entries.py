@@ -102,9 +102,7 @@ def remark(user: MemoryUser, seq: int) -> tuple[str, list[int]]:
 # -- Late entries ---------------------------------------------------------------------------------
 
 
-def test_each_number_has_the_state_that_was_known_then(
-    user: MemoryUser, say: Say, fields_of: Records
-) -> None:
+def test_each_number_has_its_state_of_then(user: MemoryUser, say: Say, fields_of: Records) -> None:
     say(9, to="Rome")
     say(1, to="Oslo", cost=100)
     say(5, cost=200)

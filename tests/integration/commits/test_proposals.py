@@ -380,9 +380,7 @@ def test_a_dry_run_is_judged_and_leaves_nothing(
 # -- Through the API ----------------------------------------------------------------------------
 
 
-def test_the_api_answers_202_with_the_run_and_then_its_verdict(
-    api: APIClient, checkpoint: Append, work: Work
-) -> None:
+def test_api_returns_run_and_then_verdict(api: APIClient, checkpoint: Append, work: Work) -> None:
     checkpoint(trip(key="a", cost=1500))
 
     response = api.put(

@@ -87,7 +87,7 @@ class TestStart:
 
 
 class TestStop:
-    def test_an_interrupted_first_start_is_made_good(
+    def test_interrupted_first_start_is_repaired(
         self, supervisors: Supervisors, folder: Path
     ) -> None:
         supervisors.start(folder).stop()
@@ -103,9 +103,7 @@ class TestStop:
 
         assert supervisor.sql("SELECT 1") == [(1,)]
 
-    def test_keeps_data_and_secrets_and_leaves_no_process(
-        self, supervisors: Supervisors, folder: Path
-    ) -> None:
+    def test_stop_keeps_data_and_no_process(self, supervisors: Supervisors, folder: Path) -> None:
         first = supervisors.start(folder)
         write_something(first)
 
@@ -118,18 +116,14 @@ class TestStop:
         assert second.facts["environment"]["SECRET_KEY"] == secret_key
         assert len(secret_key) >= 50
 
-    def test_killed_supervisor_leaves_no_process(
-        self, supervisors: Supervisors, folder: Path
-    ) -> None:
+    def test_kill_leaves_no_process(self, supervisors: Supervisors, folder: Path) -> None:
         supervisor = supervisors.start(folder)
 
         supervisor.popen.send_signal(signal.SIGKILL)
 
         assert eventually(lambda: gone(supervisor.processes))
 
-    def test_start_after_a_crash_of_everything_resumes_with_the_data(
-        self, supervisors: Supervisors, folder: Path
-    ) -> None:
+    def test_start_after_crash_keeps_the_data(self, supervisors: Supervisors, folder: Path) -> None:
         first = supervisors.start(folder)
         write_something(first)
         first.sql("CHECKPOINT", first.facts["superuser_url"])
@@ -146,9 +140,7 @@ class TestStop:
 
 
 class TestOneSupervisorPerFolder:
-    def test_a_second_is_refused_and_the_first_goes_on(
-        self, supervisors: Supervisors, folder: Path
-    ) -> None:
+    def test_second_supervisor_is_refused(self, supervisors: Supervisors, folder: Path) -> None:
         first = supervisors.start(folder)
         second = supervisors.launch(folder)
 
@@ -220,9 +212,7 @@ class TestRoles:
         )
         return supervisor
 
-    def test_operator_can_run_the_file_again_with_any_password(
-        self, supervisors: Supervisors, folder: Path
-    ) -> None:
+    def test_role_file_runs_again(self, supervisors: Supervisors, folder: Path) -> None:
         services = supervisors.start(folder)
         password = 'it\'s "quoted"; $1 \\ %s'
         run = subprocess.run(

@@ -30,9 +30,7 @@ def told(user: MemoryUser, workspace: Workspace) -> Delivery:
     return delivery
 
 
-def test_from_the_moment_it_is_asked_for_nothing_is_told_or_sent(
-    api: APIClient, user: MemoryUser, told: Delivery
-) -> None:
+def test_requested_erasure_stops_messages(api: APIClient, user: MemoryUser, told: Delivery) -> None:
     user_erasure.ask(user, by="test", reason="asked for")
 
     told.refresh_from_db()

@@ -65,9 +65,7 @@ def say(
     return entry
 
 
-def test_old_messages_lose_their_words_and_what_was_derived_stays(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_messages_lose_their_words(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(user.workspace, messages=30)
     old = say(user, monkeypatch, days=31)
     fact = say(user, monkeypatch, days=31, kind=EntryKind.FACT, derived_from=(old.seq,))
@@ -85,9 +83,7 @@ def test_old_messages_lose_their_words_and_what_was_derived_stays(
     assert list(problems(user)) == []
 
 
-def test_retention_is_no_redaction_and_frees_the_quota(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retention_frees_the_quota(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(user.workspace, messages=30)
     old = say(user, monkeypatch, days=31)
     say(user, monkeypatch, days=29)
@@ -113,9 +109,7 @@ def test_retention_is_no_redaction_and_frees_the_quota(
     assert redaction.redact(user, [old.seq], by="key:x", reason="").seq == told.seq
 
 
-def test_messages_of_a_merged_user_expire_too(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_of_merged_users_expire(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
     anon = create_user(user.workspace, "anon", metadata=None)
     entry = say(anon, monkeypatch, days=31, decided=False)
     keep(user.workspace, messages=30)
@@ -141,7 +135,7 @@ def test_pending_messages_do_not_expire(user: MemoryUser, monkeypatch: pytest.Mo
     assert retention.purge_workspace(user.workspace, 100) == 1
 
 
-def test_oldest_messages_expire_first_and_in_batches(
+def test_oldest_messages_expire_in_batches(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(user.workspace, messages=1)

@@ -111,9 +111,7 @@ def test_missing_version_is_an_error_that_git_shows(lived: MemoryUser, api: APIC
         pytest.param(b"{}" * 1000, id="JSON"),
     ],
 )
-def test_invalid_git_request_is_refused_in_plain_text(
-    lived: MemoryUser, api: APIClient, body: bytes
-) -> None:
+def test_invalid_git_request_is_refused(lived: MemoryUser, api: APIClient, body: bytes) -> None:
     response = api.post(PACK, body, content_type=TYPE)
     told = text_of(response)
     # An invalid id counts as an unknown one.

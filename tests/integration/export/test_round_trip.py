@@ -118,7 +118,7 @@ def test_a_lived_project_is_the_same_in_another_users_memory(
     assert zip_of(bob) == zip_of(eve)
 
 
-def test_a_project_with_everything_comes_back_byte_for_byte(
+def test_rich_project_comes_back_unchanged(
     user: MemoryUser, eve: MemoryUser, tmp_path: Path
 ) -> None:
     # Given a project that uses everything, in somebody's memory,
@@ -186,9 +186,7 @@ def test_import_does_not_overwrite_records(lived: MemoryUser, eve: MemoryUser) -
     assert eve.head is None
 
 
-def test_the_zip_of_a_cloned_folder_is_imported(
-    lived: MemoryUser, eve: MemoryUser, tmp_path: Path
-) -> None:
+def test_zip_of_a_clone_is_imported(lived: MemoryUser, eve: MemoryUser, tmp_path: Path) -> None:
     # Given a folder as a clone leaves it, packed with the folder itself,
     unpack(zip_of(lived), tmp_path / "ada")
     (tmp_path / "ada/.git/hooks").mkdir(parents=True)

@@ -78,9 +78,7 @@ def test_an_earlier_version_is_as_it_was(lived: MemoryUser, api: APIClient) -> N
     assert "Oslo" in files_of(api.get(f"{URL}?as_of=3"))["domains/travel/state.py"]
 
 
-def test_user_without_versions_has_a_project_that_runs(
-    user: MemoryUser, api: APIClient, tmp_path: Any
-) -> None:
+def test_empty_project_runs(user: MemoryUser, api: APIClient, tmp_path: Any) -> None:
     with zipfile.ZipFile(io.BytesIO(content_of(api.get(URL)))) as archive:
         archive.extractall(tmp_path)
     assert not (tmp_path / "domains").exists()

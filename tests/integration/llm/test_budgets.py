@@ -103,9 +103,7 @@ def test_calls_stop_when_the_tokens_are_spent_and_go_on_afterwards(
 
 
 @pytest.mark.parametrize("time", ["day", "month"])
-def test_calls_stop_when_the_money_is_spent(
-    connect: Connect, workspace: Workspace, time: str
-) -> None:
+def test_calls_stop_once_money_is_spent(connect: Connect, workspace: Workspace, time: str) -> None:
     # An answer of a thousand tokens costs at most a cent.
     budget(workspace, **{f"cost_per_{time}": Decimal("0.05")})
     with llm_server(said("Noted.", tokens=(0, 4500)), said("never")) as server:

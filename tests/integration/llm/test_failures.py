@@ -297,9 +297,7 @@ def test_short_retry_after_is_respected(ask: Ask, protocol: Protocol, waits: lis
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_long_retry_after_is_left_to_the_caller(
-    connect: Connect, waits: list[float], code: int
-) -> None:
+def test_long_retry_after_is_raised(connect: Connect, waits: list[float], code: int) -> None:
     with llm_server(status(code, retry_after="3600"), said("never")) as server:
         with pytest.raises(CallFailed) as raised:
             connect(server).complete(QUESTION)

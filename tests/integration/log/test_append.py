@@ -169,9 +169,7 @@ def test_a_redaction_cannot_change_anything_else(user: MemoryUser) -> None:
         )
 
 
-def test_entries_without_a_time_are_in_order_even_if_the_clock_goes_back(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_set_back_keeps_the_order(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:
     now = timezone.now()
     found = []
     for seconds in (0, -1, 1):

@@ -107,9 +107,7 @@ def test_no_model_is_said_by_the_answer(call: Call, user: MemoryUser) -> None:
     assert "UAC_LLM_MODEL" in answer["message"]
 
 
-def test_a_model_that_refuses_is_said_by_the_answer(
-    call: Call, user: MemoryUser, settings: Settings
-) -> None:
+def test_stopped_model_is_a_warning(call: Call, user: MemoryUser, settings: Settings) -> None:
     settings.UAC_LLM_MODEL, settings.UAC_LLM_API_KEY = "openai:any", "secret"
     body = {"messages": [{"role": "user", "content": "Hello"}], "user_id": "ada"}
     assert "will process" in call("POST", "v3/memories/add/", body, status=202)["message"]

@@ -121,9 +121,7 @@ def test_alarm_that_cannot_be_checked_is_not_cleared(
     assert "look: kinds of work" not in raised()
 
 
-def test_without_a_database_no_look_is_tried(
-    healthy: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_database_skips_the_looks(healthy: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone() -> Iterator[alarms.AlarmCondition]:
         raise OperationalError("the connection is closed")
 

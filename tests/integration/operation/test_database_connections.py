@@ -103,7 +103,7 @@ def test_connection_with_pending_notices_is_kept(kept: int, superuser: psycopg.C
     assert session_now() == kept
 
 
-def test_a_migration_breaks_no_statement_that_was_prepared_before_it(
+def test_migration_breaks_no_prepared_one(
     live_database: str, superuser: psycopg.Connection
 ) -> None:
     workspace = Workspace.objects.create(name="acme")

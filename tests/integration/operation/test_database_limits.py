@@ -264,9 +264,7 @@ def test_a_worker_that_runs_into_a_limit_has_the_work_done_later(
     assert lanes.get().due_at is None
 
 
-def test_a_step_that_runs_into_a_limit_keeps_no_other_from_being_taken(
-    held: None, live_database: str, user: MemoryUser
-) -> None:
+def test_limited_step_blocks_no_other(held: None, live_database: str, user: MemoryUser) -> None:
     with (
         other(live_database, "LOCK TABLE memory_searchindex"),
         pytest.raises(OperationalError),

@@ -57,9 +57,7 @@ def test_a_form_that_is_too_large_is_not_read(settings: Settings) -> None:
 
 
 @pytest.mark.django_db
-def test_a_file_that_is_sent_is_not_stored(
-    client: Client, tmp_path: Path, settings: Settings
-) -> None:
+def test_uploaded_file_is_not_stored(client: Client, tmp_path: Path, settings: Settings) -> None:
     settings.FILE_UPLOAD_TEMP_DIR = str(tmp_path / "there is none")
     content = SimpleUploadedFile("large", b"x" * 3 * settings.FILE_UPLOAD_MAX_MEMORY_SIZE)
 

@@ -65,7 +65,7 @@ def refused(statement: str, reason: str = "immutable") -> bool:
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_versions_stay_as_they_are_whatever_is_redacted(
+def test_redaction_leaves_versions_unchanged(
     user: MemoryUser, checkpoint: Settle, what: str
 ) -> None:
     checkpoint(trip(key="a"))

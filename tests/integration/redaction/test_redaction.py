@@ -160,7 +160,7 @@ def test_redaction_empties_every_table(
     assert again.status_code == 422
 
 
-def test_calls_of_models_say_nothing_any_more_but_what_they_cost(
+def test_model_calls_keep_their_cost_alone(
     user: MemoryUser, workspace: Workspace, work: Work
 ) -> None:
     (said,) = entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")

@@ -119,9 +119,7 @@ def test_message_that_may_quote_the_entry_is_emptied(user: MemoryUser, work: Wor
     assert found() == []
 
 
-def test_messages_about_other_users_stay(
-    user: MemoryUser, workspace: Workspace, work: Work
-) -> None:
+def test_messages_of_other_users_stay(user: MemoryUser, workspace: Workspace, work: Work) -> None:
     bob = create_user(workspace, "bob", metadata=None)
     (seq,) = reject(user, key=MARKER)
     reject(bob)

@@ -162,7 +162,7 @@ def test_a_machine_without_memory_is_no_fault_of_the_user(
     assert mine.all() == []
 
 
-def test_a_loop_in_what_is_loaded_ends_without_a_host(
+def test_endless_load_ends_without_a_host(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel ends the loop, whatever it does about signals and limits."""
@@ -228,7 +228,7 @@ def test_exception_removes_the_container(error: type[BaseException], mine: Conta
     assert mine.all() == []
 
 
-def test_an_interruption_while_it_is_started_leaves_nothing(
+def test_interrupted_start_leaves_nothing(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker, "Sandbox", Mock(side_effect=KeyboardInterrupt))
@@ -472,9 +472,7 @@ def test_an_image_that_was_replaced_is_found_again(docker_image: str, mine: Cont
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_an_engine_that_fails_meanwhile_does_not_hide_the_result(
-    mine: Containers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_engine_hides_no_result(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         structlog.testing.capture_logs() as logs,
         monkeypatch.context() as patch,
@@ -489,9 +487,7 @@ def test_an_engine_that_fails_meanwhile_does_not_hide_the_result(
     assert mine.all() == []
 
 
-def test_a_limit_that_the_engine_drops_is_noticed(
-    mine: Containers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropped_limit_is_noticed(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
     create = APIClient.create_container_from_config
     dropped = "Your kernel does not support swap limit capabilities. Limitation discarded."
 
@@ -511,9 +507,7 @@ def of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "_namespace", lambda: "boot/pid:[1]")
 
 
-def test_container_that_cannot_be_removed_keeps_no_other_from_removal(
-    mine: Containers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stuck_container_blocks_no_other(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
     remove = APIClient.remove_container
     for _ in range(3):
         mine.client.api.create_container_from_config(  # type: ignore[no-untyped-call]
@@ -636,7 +630,7 @@ def test_a_killed_worker_leaves_nothing_that_runs(mine: Containers) -> None:
     assert eventually(lambda: docker.reap() == 0 and mine.all() == [])
 
 
-def test_working_container_is_reaped_only_when_too_old(
+def test_working_container_is_reaped_if_old(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = docker.ContainerChannel(docker._image(), 0)

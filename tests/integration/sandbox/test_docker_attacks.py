@@ -250,9 +250,7 @@ def test_daemons_do_not_see_the_next_request(sandbox: Sandbox, mine: Containers)
                "str(os.getpid())}")  # fmt: skip
 
 
-def test_sandboxes_of_the_same_user_id_have_processes_left(
-    mine: Containers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_same_user_id_has_processes_left(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel counts some things by user id, over all containers."""
     monkeypatch.setattr(container_template, "USER_IDS", [USER_IDS[0]])
     with docker.start() as greedy, docker.start() as other:
@@ -295,7 +293,7 @@ def test_a_memory_bomb_takes_no_more_than_its_limit(sandbox: Sandbox, mine: Cont
     assert value_of(sandbox, "1 + 1") == 2
 
 
-def test_a_memory_bomb_in_many_processes_takes_no_more_than_the_container(
+def test_memory_bomb_of_many_is_contained(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"Memory": 128 * MEBIBYTE, "MemorySwap": 128 * MEBIBYTE}
@@ -463,7 +461,7 @@ def test_loaded_code_closing_protocol_ends_itself_only(sandbox: Sandbox, mine: C
 LARGE = {f"domains/a/part_{n}.py": "#" * MEBIBYTE for n in range(24)}
 
 
-def test_a_runner_that_does_not_read_keeps_nobody(
+def test_runner_that_reads_nothing_is_left(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All buffers on the way to it are full, and more is to be sent."""
@@ -474,9 +472,7 @@ def test_a_runner_that_does_not_read_keeps_nobody(
     assert_another_works()
 
 
-def test_a_runner_that_nobody_reads_can_be_ended(
-    mine: Containers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runner_that_nobody_reads_ends(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
     """All buffers on the way from it are full, where an engine may hang when it is to kill."""
     with impostor(monkeypatch, "while True: os.write(1, b'x' * 65536)") as sandbox:
         (container,) = mine.all()

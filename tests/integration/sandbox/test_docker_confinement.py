@@ -387,9 +387,7 @@ def test_forbidden_system_calls_are_refused(inside: Sandbox) -> None:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
 @pytest.mark.parametrize("number", [435, 437, 441], ids=["clone3", "openat2", "epoll_pwait2"])
-def test_call_that_libraries_probe_for_seems_to_be_missing(
-    inside: Sandbox, runtime: Runtime, number: int
-) -> None:
+def test_probed_system_call_seems_missing(inside: Sandbox, runtime: Runtime, number: int) -> None:
     refused = errno.EPERM if runtime.is_gvisor else errno.ENOSYS  # gVisor ignores errnoRet
     assert ask(inside, f"{CALLS}\ncall({number}, 0, 0, 0, 0)") == [-1, refused]
 

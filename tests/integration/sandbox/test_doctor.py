@@ -136,9 +136,7 @@ def test_a_filter_that_is_not_in_force_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("without_limits")
-def test_an_image_of_another_release_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_image_of_other_release_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(image.SOURCES, tmp_path / "sources")
     (tmp_path / "sources" / "runner.py").write_text("changed")
     monkeypatch.setattr("workers.sandbox.doctor_inside.SOURCES", tmp_path / "sources")
@@ -190,9 +188,7 @@ def test_weak_confinement_is_found(
 
 
 @pytest.mark.usefixtures("without_limits")
-def test_limits_that_the_runtime_ignores_are_found(
-    other_engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ignored_limits_are_found(other_engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_outside, "FORKS", 300)
     with Runtime("runsc-without-limits", other_engine).chosen():
         findings = examine()

@@ -45,9 +45,7 @@ def test_globals_modules_and_state_are_as_before(loaded: Sandbox) -> None:
     assert value_of(loaded, "import os\n'LEAK' in os.environ") is False
 
 
-def test_no_secret_of_the_hosts_environment_comes_along(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_has_no_host_secret(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "hidden")
     with runner.start() as sandbox:
         names = value_of(sandbox, "import os\nsorted(os.environ)")

@@ -252,9 +252,7 @@ def test_silent_end_of_runner_has_a_clean_message(
 @pytest.mark.parametrize(
     "refusal", [BlockingIOError("no more processes"), OSError("no more processes")]
 )
-def test_a_machine_that_starts_no_process_is_no_fault_of_the_user(
-    refusal: OSError, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_process_is_our_fault(refusal: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
     before = me().descriptors()
     monkeypatch.setattr(process, "_starters", {})
     monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=refusal))

@@ -72,9 +72,7 @@ ASKED: list[Callable[[Sandbox], Sized]] = [
 
 
 @pytest.mark.parametrize("ask", ASKED, ids=["constraints", "tests", "dump"])
-def test_any_first_request_loads_the_project(
-    ask: Callable[[Sandbox], Sized], sandbox: Sandbox
-) -> None:
+def test_any_first_request_loads(ask: Callable[[Sandbox], Sized], sandbox: Sandbox) -> None:
     sandbox.prepare(PROJECT)
     found = ask(sandbox)
     assert not sandbox.prepared

@@ -171,9 +171,7 @@ def test_a_fact_names_the_messages_it_rests_on(say: Say, search: Find) -> None:
         ("ﬁne ｗｉｄｅ", "fine wide"),
     ],
 )
-def test_other_languages_are_found_as_they_are_written(
-    say: Say, search: Find, said: str, asked: str
-) -> None:
+def test_other_languages_are_found(say: Say, search: Find, said: str, asked: str) -> None:
     say("Something in English that has nothing to do with it", session_id="other")
     say(said)
 

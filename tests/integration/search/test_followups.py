@@ -439,9 +439,7 @@ def test_own_terms_weigh_more_than_terms_of_turns(ada: MemoryUser, settings: Set
     assert {term.term for term in asked.terms} == {"glove"}
 
 
-def test_person_named_before_the_question_is_no_named_speaker(
-    user: MemoryUser, settings: Settings
-) -> None:
+def test_person_named_earlier_is_no_speaker(user: MemoryUser, settings: Settings) -> None:
     settings.UAC_EMBEDDINGS = "off"
     drafts = [
         entry_log.Draft(
@@ -605,9 +603,7 @@ def test_the_tools_of_agents_take_the_turns(tool: str, name: str, path: str) -> 
 
 
 @pytest.mark.parametrize(("tool", "name", "path"), TOOLS)
-def test_the_tools_of_agents_say_what_completes_the_question(
-    tool: str, name: str, path: str
-) -> None:
+def test_agent_tools_name_how_questions_are_completed(tool: str, name: str, path: str) -> None:
     api = FakeApi()
     caller = tools.Caller(cast("Api", api), "ada")
     body = {name: "And in May?", "messages": TestApi.MESSAGES, "complete_by": "model"}

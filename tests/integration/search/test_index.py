@@ -26,9 +26,7 @@ from workers import tasks
 pytestmark = pytest.mark.django_db
 
 
-def test_a_long_tail_is_announced_and_indexed(
-    user: MemoryUser, say_all: SayAll, search: Find
-) -> None:
+def test_long_tail_is_indexed(user: MemoryUser, say_all: SayAll, search: Find) -> None:
     say_all(["a puppy"] * (announcing.TAIL - 1))
     assert not announcing.waiting().exists()
 
@@ -50,9 +48,7 @@ def test_long_texts_are_announced_however_few(user: MemoryUser, say: Say) -> Non
     assert [(one.first_seq, one.last_seq) for one in segments_of(user)] == [(1, 2)]
 
 
-def test_segments_are_few_and_cover_the_log(
-    user: MemoryUser, say_all: SayAll, search: Find
-) -> None:
+def test_few_segments_cover_the_log(user: MemoryUser, say_all: SayAll, search: Find) -> None:
     for _ in range(40):
         say_all(["a puppy called Toby"] * announcing.TAIL)
         index_all(user)
@@ -197,7 +193,7 @@ def test_a_damaged_block_is_done_without_and_mended(
         assert segments.decode(bytes(block.data), []).seqs[-1] == 2 * announcing.TAIL
 
 
-def test_segments_of_another_version_are_not_read_and_made_anew(
+def test_segments_of_other_version_are_remade(
     user: MemoryUser, say_all: SayAll, search: Find
 ) -> None:
     say_all(["a puppy"] * announcing.TAIL)
@@ -236,7 +232,7 @@ def test_a_redaction_takes_the_segment_along(
     assert segments_of(user)[-1].last_seq == 3 * announcing.TAIL + 1
 
 
-def test_worker_that_read_a_redacted_entry_writes_nothing(
+def test_worker_that_read_redacted_entry_writes_none(
     eager: None, user: MemoryUser, say: Say
 ) -> None:
     secret = say("my secret kitten")

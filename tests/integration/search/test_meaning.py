@@ -229,9 +229,7 @@ def test_a_model_that_fails_leaves_the_words_and_is_named(
     assert not announcing.waiting().exists()
 
 
-def test_a_model_that_knows_the_question_alone_leaves_the_words(
-    say: Say, search: Find, use: Use
-) -> None:
+def test_model_that_embeds_only_questions_leaves_words(say: Say, search: Find, use: Use) -> None:
     use(Model(lambda texts: failing(texts) if texts[0] != "puppy" else of_dimensions(4)(texts)))
     say("a puppy")
 
@@ -304,9 +302,7 @@ def test_a_folder_can_be_the_model(
     assert texts(search("puppy")) == ["a dog"]
 
 
-def test_damaged_vectors_are_done_without_and_mended(
-    user: MemoryUser, say_all: SayAll, search: Find
-) -> None:
+def test_damaged_vectors_are_mended(user: MemoryUser, say_all: SayAll, search: Find) -> None:
     say_all(["a puppy"] * announcing.TAIL)
     (row,) = index_all(user)
     damaged = SearchBlock.objects.filter(segment=row, number=row.blocks + 1)
@@ -337,9 +333,7 @@ def test_a_redaction_takes_the_vectors_along(
     assert row.last_seq == announcing.TAIL + 1
 
 
-def test_vectors_at_hand_are_not_read_again(
-    user: MemoryUser, say_all: SayAll, search: Find
-) -> None:
+def test_cached_vectors_are_not_read_again(user: MemoryUser, say_all: SayAll, search: Find) -> None:
     say_all(["a puppy"] * announcing.TAIL)
     index_all(user)
     search("dog")
@@ -376,9 +370,7 @@ def test_newest_entries_of_a_long_tail_are_embedded(
     assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
 
 
-def test_a_log_that_an_older_server_indexed_is_indexed_anew(
-    user: MemoryUser, say_all: SayAll, search: Find
-) -> None:
+def test_log_of_older_server_is_reindexed(user: MemoryUser, say_all: SayAll, search: Find) -> None:
     say_all(["a puppy"] * (announcing.TAIL + 1))
     index_all(user)
     SearchSegment.objects.filter(user=user).update(version=segments.VERSION - 1)

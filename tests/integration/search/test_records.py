@@ -62,7 +62,7 @@ def record(type_: str, key: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("query", ["a city break", "breaks", "voyages", "Who is Wanderlust?"])
-def test_a_record_is_found_by_its_collection_and_by_what_its_class_says(
+def test_record_is_found_by_collection_and_class(
     user: MemoryUser, search: Search, query: str
 ) -> None:
     assert search(query) == ["t-2", "t-1"]
@@ -71,9 +71,7 @@ def test_a_record_is_found_by_its_collection_and_by_what_its_class_says(
     assert search(query, **{"in": ["archive"]}) == []
 
 
-def test_a_record_is_found_by_what_it_refers_to_after_that_itself(
-    user: MemoryUser, search: Search
-) -> None:
+def test_record_is_found_after_its_reference(user: MemoryUser, search: Search) -> None:
     assert search("Bangkok") == ["t-1", "c-2", "c-0"]
     assert search("the costs of Oslo")[:2] == ["c-3", "c-1"]
     index_all(user)

@@ -203,9 +203,7 @@ def test_the_order_is_that_of_the_indexes(user: MemoryUser, serve: Serve) -> Non
     assert car @ np.array(vector("wheel")) == pytest.approx(1)
 
 
-def test_a_question_and_the_end_of_a_log_are_sent_once(
-    say: Say, search: Find, serve: Serve
-) -> None:
+def test_question_and_log_tail_are_sent_once(say: Say, search: Find, serve: Serve) -> None:
     server = serve()
     say("My puppy sleeps")
     for _ in range(3):
@@ -540,9 +538,7 @@ def test_failing_text_of_the_tail_stops_no_questions(
     assert server.texts == ["hound", "My puppy sleeps", "cat"]
 
 
-def test_a_question_that_is_embedded_is_not_lost_with_the_end_of_the_log(
-    say: Say, search: Find, serve: Serve
-) -> None:
+def test_question_is_embedded_although_the_tail_fails(say: Say, search: Find, serve: Serve) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         return embedded(request) if request.texts == ["puppy"] else status(500)
 
@@ -705,9 +701,7 @@ def test_text_too_long_is_embedded_by_its_beginning(user: MemoryUser, serve: Ser
     assert (len(beginning), last) == (remote.SHORTEST_BEGINNING, "kitten")
 
 
-def test_other_dimensions_than_were_set_are_no_answer(
-    user: MemoryUser, serve: Serve, settings: Settings
-) -> None:
+def test_wrong_dimensions_are_refused(user: MemoryUser, serve: Serve, settings: Settings) -> None:
     settings.UAC_EMBEDDINGS_DIMENSIONS = 4
     serve(numbers(1.0, 0.0))
     with pytest.raises(EmbeddingFailed, match="vectors with 2 dimensions, not 4"):
@@ -1046,9 +1040,7 @@ def test_an_agent_reads_behind_a_context_what_it_had_no_room_for() -> None:
     )
 
 
-def test_a_provider_is_not_sent_what_a_context_compares(
-    api: APIClient, say: Say, serve: Serve
-) -> None:
+def test_context_passages_are_not_sent(api: APIClient, say: Say, serve: Serve) -> None:
     server = serve()
     say("My puppy sleeps")
     api.post("/v1/users/ada/context/", {"query": "hound"})

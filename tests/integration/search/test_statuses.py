@@ -80,9 +80,7 @@ class TestRecords:
         assert (hits[1]["replaced_by"], hits[1]["retired_by"]) == (2, None)
         assert first["seq"] == 2
 
-    def test_an_entry_of_which_one_value_stands_is_current(
-        self, tell: Tell, search: Search
-    ) -> None:
+    def test_entry_with_one_standing_value_is_current(self, tell: Tell, search: Search) -> None:
         tell(record("Server", "web", os="Debian", ssh_port=22))
         tell(record("Server", "web", ssh_port=2222))
         assert by_seq(search("server web")) == {1: ("current", None), 2: ("current", None)}
@@ -105,9 +103,7 @@ class TestRecords:
 
         assert by_seq(search("server")) == {1: ("current", None), 2: ("current", None)}
 
-    def test_the_same_key_of_another_class_is_another_record(
-        self, tell: Tell, search: Search
-    ) -> None:
+    def test_key_of_another_class_is_another_record(self, tell: Tell, search: Search) -> None:
         tell(record("Server", "a", port=22), record("Printer", "a", port=631))
         tell(record("Printer", "a", port=632), retired("Server", "a"))
 
@@ -118,9 +114,7 @@ class TestRecords:
             4: ("current", None),
         }
 
-    def test_retired_record_is_left_out_and_its_retirement_found(
-        self, tell: Tell, search: Search
-    ) -> None:
+    def test_retired_record_is_left_out(self, tell: Tell, search: Search) -> None:
         tell(record("Medication", "m1", name="metoprolol", dose="50 mg"))
         tell(record("Medication", "m1", dose="100 mg"), record("Medication", "m2", name="aspirin"))
         tell(retired("Medication", "m1"))
@@ -138,9 +132,7 @@ class TestRecords:
         assert seqs.index(4) < min(seqs.index(1), seqs.index(2))
         assert next(hit["retired_by"] for hit in hits if hit["seq"] == 1) == 4
 
-    def test_a_late_entry_is_replaced_by_what_occurred_after_it(
-        self, tell: Tell, search: Search
-    ) -> None:
+    def test_late_entry_is_replaced_by_a_later_one(self, tell: Tell, search: Search) -> None:
         tell({**record("Home", "h", town="Ghent"), "occurred_at": "2026-03-01T00:00:00Z"})
         tell({**record("Home", "h", town="Lyon"), "occurred_at": "2024-01-01T00:00:00Z"})
 
@@ -235,9 +227,7 @@ class TestFacts:
         }
         assert hits[0]["seq"] == 3
 
-    def test_an_earlier_moment_has_the_correction_of_then(
-        self, corrected: None, search: Search
-    ) -> None:
+    def test_earlier_moment_has_its_correction(self, corrected: None, search: Search) -> None:
         assert told(search("Ada drinks", as_of="2")) == [(2, "current", None)]
         assert told(search("Ada drinks", as_of="1")) == [(1, "current", None)]
 

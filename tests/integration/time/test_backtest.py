@@ -163,9 +163,7 @@ def what_was_found(backtest: Backtest) -> list[tuple[str, str, str]]:
     return sorted(found)
 
 
-def test_backtest_finds_what_happens_on_the_same_history(
-    workspace: Workspace, user: MemoryUser, work: Work
-) -> None:
+def test_backtest_equals_live_history(workspace: Workspace, user: MemoryUser, work: Work) -> None:
     # Given a constraint that everybody has, on a history by whose days it runs daily
     version = passed(workspace)
     workspace_constraints.approve(version, by="boss")  # nobody has a project yet
@@ -187,7 +185,7 @@ def test_backtest_finds_what_happens_on_the_same_history(
     assert (row.versions, row.looks, row.state) == (7, 5, "done")
 
 
-def test_history_that_was_loaded_today_is_backtested_by_its_own_times(
+def test_imported_history_keeps_its_times(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
     # Given a history as it came in, and the same one loaded in one go at its end
@@ -258,9 +256,7 @@ def test_summary_counts_users_findings_and_problems(workspace: Workspace, work: 
     assert not Alert.objects.exists()
 
 
-def test_a_short_period_begins_with_what_was_there(
-    workspace: Workspace, user: MemoryUser, work: Work
-) -> None:
+def test_short_period_has_prior_state(workspace: Workspace, user: MemoryUser, work: Work) -> None:
     say(user, work, {0: [rental("main", "2027-03-20")]})
 
     backtest = backtested(passed(workspace), work, days=15)
@@ -270,9 +266,7 @@ def test_a_short_period_begins_with_what_was_there(
     assert backtest.users.get().since == backtest.until - 15 * DAY
 
 
-def test_error_on_29_february_has_its_version_and_day(
-    workspace: Workspace, user: MemoryUser, work: Work
-) -> None:
+def test_error_on_29_february_is_dated(workspace: Workspace, user: MemoryUser, work: Work) -> None:
     say(user, work, {0: [rental("main", "2028-03-05")]})
     version = passed(workspace, LEAP)
 
@@ -295,9 +289,7 @@ def test_error_on_29_february_has_its_version_and_day(
     assert (summary["troubled"], summary["problems"][0]["user_id"]) == (1, "ada")
 
 
-def test_finding_on_the_moment_has_its_moment(
-    workspace: Workspace, user: MemoryUser, work: Work
-) -> None:
+def test_finding_has_its_moment(workspace: Workspace, user: MemoryUser, work: Work) -> None:
     say(user, work, {0: [rental("main", "2027-03-20")]})
 
     backtest = backtested(passed(workspace, MOMENT), work)
@@ -351,7 +343,7 @@ def test_moments_that_are_too_many_are_unknown_from_there_on(
     assert [day for day, *_ in told(backtest)] == ["2027-03-01", "2027-03-02", "2027-03-03"]
 
 
-def test_versions_of_workers_whose_clocks_differ_follow_each_other(
+def test_differing_clocks_keep_the_order(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
     # Given a second version by a clock that is two days ahead, and a third by one that is right
@@ -387,9 +379,7 @@ def test_a_flood_is_told_and_not_listed(workspace: Workspace, user: MemoryUser, 
     ] * 3
 
 
-def test_exceeded_openings_per_day_are_reported(
-    workspace: Workspace, user: MemoryUser, work: Work
-) -> None:
+def test_excess_openings_are_reported(workspace: Workspace, user: MemoryUser, work: Work) -> None:
     workspace.openings_per_day = 2
     workspace.save()
     say(user, work, {0: [rental(f"a{number}", "2027-03-20") for number in range(3)]})
@@ -536,9 +526,7 @@ def test_a_user_who_is_erased_meanwhile_leaves_nothing(
     assert len(told(backtest)) == 1
 
 
-def test_versions_that_rest_on_what_was_redacted_are_told_and_not_read(
-    workspace: Workspace, user: MemoryUser, work: Work
-) -> None:
+def test_redacted_versions_are_not_read(workspace: Workspace, user: MemoryUser, work: Work) -> None:
     say(user, work, {0: [rental("main", "2027-03-20")], 5: [rental("side", "2027-03-20")]})
     redacted(user, 2, START + 8 * DAY)
 

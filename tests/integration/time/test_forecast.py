@@ -268,9 +268,7 @@ def test_only_readers_of_changed_records_are_forecast(user: MemoryUser, settled:
     "spelling",
     ["domains . {domain} . state", "domains.\\\n    {domain}.state", "\uff44omains.{domain}.state"],
 )
-def test_constraint_reading_a_changed_record_is_forecast_anew(
-    user: MemoryUser, settled: Work, spelling: str
-) -> None:
+def test_reader_of_changed_record_is_redone(user: MemoryUser, settled: Work, spelling: str) -> None:
     rules = {"home_notice": NOTICE.replace("domains.{domain}.state", spelling)}
     with time_machine.travel(START, tick=False):
         settle(user, rules)

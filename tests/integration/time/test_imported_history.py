@@ -56,7 +56,7 @@ def names(answer: Any) -> list[str]:
     return [record["key"] for record in answer.data["records"]]
 
 
-def test_within_a_batch_a_number_is_what_was_told_up_to_it(
+def test_number_within_a_batch_has_its_state(
     api: APIClient, loaded: MemoryUser, work: Work
 ) -> None:
     count = "len(medications)"
@@ -111,9 +111,7 @@ def test_state_within_a_foreign_batch_is_refused(api: APIClient, loaded: MemoryU
     assert [api.get(f"{USER}state/?as_of={seq}").data["version"] for seq in (5, 7)] == [1, 2]
 
 
-def test_state_at_a_time_follows_the_entries_own_times(
-    api: APIClient, loaded: MemoryUser, work: Work
-) -> None:
+def test_state_follows_the_entries_times(api: APIClient, loaded: MemoryUser, work: Work) -> None:
     def state(day: str) -> list[str]:
         return names(api.get(f"{USER}state/health/medications/?by=occurred&as_of={day}"))
 
@@ -169,9 +167,7 @@ def test_by_names_a_time(api: APIClient, loaded: MemoryUser) -> None:
         assert (answer.status_code, list(answer.data["errors"])) == (400, ["by"])
 
 
-def test_a_field_that_was_widened_by_hand_is_as_wide_at_all_times(
-    api: APIClient, loaded: MemoryUser, work: Work
-) -> None:
+def test_widened_field_is_wide_at_all_times(api: APIClient, loaded: MemoryUser, work: Work) -> None:
     much = pill("codeine", "2024-12-01", data={"name": "codeine", "dose": "as needed"})
     api.post(f"{USER}entries/", much)
     work()

@@ -111,9 +111,7 @@ def ends_of(batches: Sequence[Sequence[Told]]) -> Iterator[int]:
 
 @_MANY
 @given(batches=HISTORIES)
-def test_as_of_a_number_is_what_is_known_to_who_was_told_only_so_far(
-    workspace: Workspace, batches: list[list[Told]]
-) -> None:
+def test_number_has_the_entries_up_to_it(workspace: Workspace, batches: list[list[Told]]) -> None:
     # Given the same history told in bulk, and one by one
     flat = list(itertools.chain.from_iterable(batches))
     bulk, single = told(workspace, batches), told(workspace, [[one] for one in flat])
@@ -138,9 +136,7 @@ def test_as_of_a_number_is_what_is_known_to_who_was_told_only_so_far(
 
 @_MANY
 @given(batches=HISTORIES)
-def test_by_occurred_time_it_is_what_is_known_to_who_was_told_when_it_occurred(
-    workspace: Workspace, batches: list[list[Told]]
-) -> None:
+def test_time_has_the_entries_until_then(workspace: Workspace, batches: list[list[Told]]) -> None:
     user = told(workspace, batches)
     flat = list(itertools.chain.from_iterable(batches))
     counts = sorted(covered(user), key=lambda seq: (flat[seq - 1].day, seq))

@@ -74,9 +74,7 @@ def check(condition: str, **files: str) -> list[TypeFault]:
         ("(yield 3)", "misc", "Incompatible types"),
     ],
 )
-def test_each_mistake_is_found_where_it_is(
-    runner: str, condition: str, code: str, words: str
-) -> None:
+def test_each_mistake_has_its_place(runner: str, condition: str, code: str, words: str) -> None:
     (fault,) = check(condition)
 
     assert (fault.path, fault.line, fault.code) == ("constraints/rule.py", 9, code)

@@ -58,7 +58,7 @@ def test_a_run_is_claimed_with_what_its_execution_needs_in_two_statements(
         assert run.user.time_zone == user.time_zone
 
 
-def test_a_run_whose_user_is_erased_while_it_is_claimed_is_nobodys(
+def test_run_of_erased_user_is_not_claimed(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = make_run(make_checkpoint(user))

@@ -204,9 +204,7 @@ def test_runs_requested_by_work_in_progress_are_done_during_a_pause(user: Memory
 
 
 @pytest.mark.parametrize("page", PAGES, ids=["user", "workspace"])
-def test_staff_pause_and_resume_in_the_admin(
-    admin_client: Client, user: MemoryUser, page: str
-) -> None:
+def test_staff_pause_and_resume(admin_client: Client, user: MemoryUser, page: str) -> None:
     of = user if "memoryuser" in page else user.workspace
     chosen = {"_selected_action": str(of.pk), "from_page": "1"}
 

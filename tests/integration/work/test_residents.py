@@ -129,9 +129,7 @@ def test_redacted_version_is_refused_and_the_sandbox_replaced(
     assert pool.counts.destroyed == {"ended": 1, "error": 1}
 
 
-def test_each_question_begins_with_what_was_loaded(
-    user: MemoryUser, checkpoint: Append, pool: Pool
-) -> None:
+def test_queries_do_not_see_each_other(user: MemoryUser, checkpoint: Append, pool: Pool) -> None:
     checkpoint(trip(key="a"))
     assert value(ask(user, "trips.clear()\nlen(trips)")) == 0
     assert value(ask(user, "len(trips)")) == 1
@@ -162,9 +160,7 @@ def test_after_a_question_that_had_to_be_stopped_everything_is_new(
     assert pool.counts.destroyed == {"stopped": 1}
 
 
-def test_a_version_that_the_gate_refuses_is_not_what_the_next_question_sees(
-    user: MemoryUser, checkpoint: Append, pool: Pool
-) -> None:
+def test_refused_version_is_never_queried(user: MemoryUser, checkpoint: Append, pool: Pool) -> None:
     checkpoint(trip(key="a"))
     edit = {
         "op": "write_constraint",
@@ -233,9 +229,7 @@ def test_a_sandbox_that_has_executed_other_code_is_not_used(
     assert pool.counts.destroyed["other code"] == 3
 
 
-def test_bytecode_of_another_image_is_compiled_anew_once(
-    user: MemoryUser, checkpoint: Append, loads: Loads
-) -> None:
+def test_old_bytecode_is_compiled_once(user: MemoryUser, checkpoint: Append, loads: Loads) -> None:
     constraint = live(user.workspace)
     version = constraint.versions.get()
     compiled = version.bytecode

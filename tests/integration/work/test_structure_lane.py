@@ -99,9 +99,7 @@ def test_a_long_pause_after_a_failure_ends_for_what_is_new(
 
 
 @pytest.mark.parametrize("kind", [EntryKind.MESSAGE, EntryKind.FACT, EntryKind.CORRECTION])
-def test_work_is_due_when_nothing_has_come_for_a_while(
-    user: MemoryUser, clock: Clock, kind: EntryKind
-) -> None:
+def test_work_is_due_after_a_silence(user: MemoryUser, clock: Clock, kind: EntryKind) -> None:
     say(user, kind=kind)
     assert due_in(user) == 60
 
@@ -307,9 +305,7 @@ def test_dispatcher_skips_held_and_failed_work(user: MemoryUser, hints: Hints) -
 # -- What the staff are told -------------------------------------------------------------------
 
 
-def test_how_it_stands_is_told_with_the_reason(
-    user: MemoryUser, settings: Settings, clock: Clock
-) -> None:
+def test_status_has_its_reason(user: MemoryUser, settings: Settings, clock: Clock) -> None:
     def told() -> tuple[LaneState, int, float | None, str]:
         found = lane_status.of_user(user)
         until = None if found.until is None else (found.until - START).total_seconds()
@@ -338,9 +334,7 @@ def test_how_it_stands_is_told_with_the_reason(
     assert "UAC_LLM_MODEL" in reason
 
 
-def test_a_worker_that_is_gone_does_not_count_as_working(
-    user: MemoryUser, settings: Settings, clock: Clock
-) -> None:
+def test_lost_worker_is_not_working(user: MemoryUser, settings: Settings, clock: Clock) -> None:
     say(user, 5)
     claimed(user)
 

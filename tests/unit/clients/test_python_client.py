@@ -129,7 +129,7 @@ def test_every_operation_and_every_parameter_has_a_method_and_an_argument() -> N
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("operation", METHODS)
-def test_it_sends_and_reads_what_was_recorded(operation: str, is_async: bool) -> None:
+def test_client_sends_and_reads_recorded_answers(operation: str, is_async: bool) -> None:
     # Given the recorded request and answer of an operation
     example = EXAMPLES[operation]
     names = example.get("parameters", {})
@@ -269,7 +269,7 @@ def test_a_write_is_repeated_with_its_key(first: httpx.Response | Exception) -> 
         (httpx.Response(200, text="<html>"), UnexpectedAnswer),
     ],
 )
-def test_what_is_final_is_not_repeated(answer: httpx.Response, expected: type[Exception]) -> None:
+def test_final_answer_is_not_repeated(answer: httpx.Response, expected: type[Exception]) -> None:
     requests, answers = answered(answer)
 
     with pytest.raises(expected):
@@ -278,7 +278,7 @@ def test_what_is_final_is_not_repeated(answer: httpx.Response, expected: type[Ex
     assert len(requests) == 1
 
 
-def test_it_waits_as_long_as_it_is_told_and_no_longer_than_its_timeout() -> None:
+def test_client_waits_as_told_within_its_timeout() -> None:
     busy = problem(429, "too-many-requests", limit="requests")
     busy.headers["Retry-After"] = "60"
     requests, answers = answered(busy)
@@ -398,7 +398,7 @@ def test_webhooks_are_verified() -> None:
         webhooks.verify(secret, body.encode() + b" ", headers)
 
 
-def test_one_client_serves_many_tasks() -> None:
+def test_client_serves_many_tasks() -> None:
     async def many() -> list[models.UserDetail]:
         def answer(request: httpx.Request) -> httpx.Response:
             return user_detail(user_id=request.url.path.split("/")[3])

@@ -92,7 +92,7 @@ def test_each_is_counted_as_often_as_it_is_read() -> None:
     assert cited("x" * 1000, claims=10, updates=10).characters() > 20 * 1000 > 10 * once / 3
 
 
-def test_long_check_ends_and_costs_the_worker_nothing(
+def test_long_check_ends_outside_the_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(separate_process, "CPU_SECONDS", 1)

@@ -128,9 +128,7 @@ TAKEN: dict[str, list[Mapping[str, Any]]] = {
 
 
 @pytest.mark.parametrize("edits", TAKEN.values(), ids=TAKEN.keys())
-def test_names_used_otherwise_refuse_a_conflict(
-    project: Project, edits: list[Mapping[str, Any]]
-) -> None:
+def test_taken_names_refuse_a_conflict(project: Project, edits: list[Mapping[str, Any]]) -> None:
     for one in edits:
         edit(project, **one)
     before = render(project)

@@ -406,9 +406,7 @@ def test_the_collections_of_two_classes_with_one_plural_stay_apart() -> None:
         ({"retired": True, "key": None}, "unknown_key", "key is missing"),
     ],
 )
-def test_an_entry_that_makes_no_sense_is_refused(
-    entry: dict[str, Any], code: str, message: str
-) -> None:
+def test_invalid_entry_is_refused(entry: dict[str, Any], code: str, message: str) -> None:
     project = project_with(
         define_enum("life", "Color", RED="red"),
         define("life", "Part", {"x": "int"}, kind="object"),

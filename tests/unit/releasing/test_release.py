@@ -41,9 +41,7 @@ def test_a_version_that_all_agree_on_can_be_released() -> None:
         ("1.2.0", {"tags": {"v1.2.0"}}, "The tag v1.2.0 belongs to another commit"),
     ],
 )
-def test_disagreeing_versions_are_named_with_the_fix(
-    version: str, changes: dict[str, Any], told: str
-) -> None:
+def test_disagreeing_versions_are_named(version: str, changes: dict[str, Any], told: str) -> None:
     assert told in "\n".join(problems(version, CHANGELOG, **changes))
 
 

@@ -192,9 +192,7 @@ def test_dead_sandbox_is_not_given_out(runner: Runner) -> None:
 @pytest.mark.parametrize(
     ("error", "kept"), [(SandboxError("user_error", "1 / 0"), True), (KeyboardInterrupt(), False)]
 )
-def test_after_an_error_only_what_is_sound_is_kept(
-    runner: Runner, error: BaseException, kept: bool
-) -> None:
+def test_only_sound_sandboxes_are_kept(runner: Runner, error: BaseException, kept: bool) -> None:
     with opened(runner) as pool:
         context = pool.lease("ada")
         lease = context.__enter__()
@@ -214,9 +212,7 @@ def test_old_sandbox_is_replaced(runner: Runner) -> None:
         assert pool.counts.destroyed["recycled"] >= 2
 
 
-def test_more_are_kept_where_more_arrive_but_never_more_than_allowed(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stock_grows_with_claims(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stocks, "HORIZON_SECONDS", 60.0)  # so that the arrivals stay recent ones
     monkeypatch.setattr(stocks, "MEMORY_SECONDS", 60.0)
     with opened(runner) as pool:
@@ -274,9 +270,7 @@ def test_each_shape_has_its_own(runner: Runner) -> None:
         assert pool.counts.hits == 2
 
 
-def test_a_shape_that_nobody_asks_for_any_more_is_forgotten(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unused_shape_is_forgotten(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.1)
     with opened(runner) as pool:
         pool.warm()
@@ -323,9 +317,7 @@ def test_an_engine_that_fails_is_asked_again_and_told_to_who_needs_it(
         assert eventually(lambda: not used.alive)
 
 
-def test_fresh_ones_that_died_are_replaced_before_anybody_asks(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_stock_is_replaced(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """This happens when the engine is restarted."""
     monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.02)
     with opened(runner) as pool:
@@ -358,9 +350,7 @@ def test_a_lease_gets_no_older_than_anything_else(runner: Runner) -> None:
         assert eventually(lambda: not kept.alive)
 
 
-def test_an_idle_lease_is_given_to_nobody_even_if_nobody_had_time_to_end_it(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expired_lease_is_not_given_out(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pool, "_expire", lambda pool, now: None)
     with opened(runner, lease_seconds=0.01) as pool:
         kept = use(pool, "ada")
@@ -368,9 +358,7 @@ def test_an_idle_lease_is_given_to_nobody_even_if_nobody_had_time_to_end_it(
         assert use(pool, "ada") is not kept
 
 
-def test_only_so_many_are_started_at_once_and_who_waits_takes_what_comes_first(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_starts_are_limited(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     starting, most = 0, 0
     lock, start = threading.Lock(), runner.start
 
@@ -392,9 +380,7 @@ def test_only_so_many_are_started_at_once_and_who_waits_takes_what_comes_first(
         assert pool.counts.hits + pool.counts.misses == 36
 
 
-def test_slow_removal_does_not_let_containers_pile_up(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_removal_has_a_bound(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     close = Fake.close
 
     def slow(self: Fake) -> None:
@@ -416,9 +402,7 @@ def test_slow_removal_does_not_let_containers_pile_up(
         assert most <= backlog + pools.CLEANERS + pool.limits.most + 2 * 4 + pools.STARTERS
 
 
-def test_sandbox_that_cannot_be_closed_stops_nothing(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_close_stops_nothing(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     close = Fake.close
 
     def fail(self: Fake) -> None:
@@ -431,9 +415,7 @@ def test_sandbox_that_cannot_be_closed_stops_nothing(
         assert eventually(lambda: not first.alive and not second.alive)
 
 
-def test_leftovers_of_killed_workers_are_looked_for_again_and_again(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leftovers_are_reaped_repeatedly(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "REAP_SECONDS", 0.01)
     monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.01)
     with opened(runner) as pool:

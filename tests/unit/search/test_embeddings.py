@@ -179,9 +179,7 @@ def test_the_name_fits_into_an_index_however_the_folder_is_called(tmp_path: Path
     assert len(name.encode()) <= MAX_NAME
 
 
-def test_folder_without_a_static_model_is_refused_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_without_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashlib, "file_digest", lambda *arguments: pytest.fail("it is read"))
 
     with pytest.raises(EmbeddingFailed, match="Only static models"):
