@@ -295,18 +295,20 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Also wait long enough that Redis does not count as down because the machine was busy.
     """
-    monkeypatch.setattr(hints, "PATIENCE_SECONDS", 30.0)
-    for module in (hints, rates, refusals):
-        monkeypatch.setattr(module, "QUICK_SECONDS", 30.0)
-    for module in (hints, rates):
-        monkeypatch.setattr(module, "_silent_until", 0.0)
-    monkeypatch.setattr(hosts, "_believed_until", 0.0)
-    for name in ("_count_own_at", "_believed"):
-        monkeypatch.setattr(quotas, name, {})
-    monkeypatch.setattr(run_quota, "_requested", {})
-    monkeypatch.setattr(retention, "_quiet_until", {})
-    # A test need not close the downloads that it is sent.
-    monkeypatch.setattr(slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 1000))
+    values: list[tuple[object, str, object]] = [
+        (hints, "PATIENCE_SECONDS", 30.0),
+        *((module, "QUICK_SECONDS", 30.0) for module in (hints, rates, refusals)),
+        *((module, "_silent_until", 0.0) for module in (hints, rates)),
+        (hosts, "_believed_until", 0.0),
+        (quotas, "_count_own_at", {}),
+        (quotas, "_believed", {}),
+        (run_quota, "_requested", {}),
+        (retention, "_quiet_until", {}),
+        # A test need not close the downloads that it is sent.
+        (slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 1000)),
+    ]
+    for module, name, value in values:
+        monkeypatch.setattr(module, name, value)
 
 
 @pytest.fixture

@@ -99,7 +99,6 @@ EXTENDED = {
         "tests/integration/sandbox/test_load.py::test_fifty_thousand_records_load",
         "tests/integration/time/test_backtest.py::TestWhom",
         "tests/integration/time/test_backtest.py::test_backtest_equals_live_history",
-        "tests/integration/time/test_same_alerts.py",
         "tests/integration/time/test_year.py",
         "tests/unit/grounding/test_recorded_data.py",
         "tests/unit/library/test_constraint_library.py::TestEach::test_a_step",

@@ -37,30 +37,6 @@ def test_erlangs_formula_is_right_where_it_is_known() -> None:
     assert erlang_c(2, 3) == pytest.approx(4 / 9)
 
 
-def test_work_of_equal_length_waits_half_as_long() -> None:
-    """Pollaczek and Khinchine: with constant service times the wait is half that of M/M/1."""
-    chance = np.random.default_rng(2)
-    busy = 0.8
-
-    waits = fifo(arrivals(chance, busy), np.ones(NUMBER), 1)
-
-    assert float(waits.mean()) == pytest.approx(busy / (2 * (1 - busy)), rel=0.1)
-
-
-def test_littles_law() -> None:
-    """At a random moment, on average, as many wait as arrive during one waiting time."""
-    chance = np.random.default_rng(3)
-    coming = arrivals(chance, 2.4)
-    waits = fifo(coming, chance.exponential(1, NUMBER), 3)
-
-    moments = chance.uniform(coming[1000], coming[-1000], 20_000)
-    begun = np.sort(coming + waits)
-    waiting = np.searchsorted(coming, moments) - np.searchsorted(begun, moments)
-
-    per_second = NUMBER / float(coming[-1])
-    assert float(waiting.mean()) == pytest.approx(per_second * float(waits.mean()), rel=0.05)
-
-
 def test_queue_is_served_in_order_by_one_server_each() -> None:
     waits = fifo(np.array([0.0, 1, 1, 2]), np.array([10.0, 1, 5, 1]), 2)
 

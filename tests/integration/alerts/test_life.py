@@ -272,16 +272,3 @@ def test_manual_resolution_keeps_actor_and_reason(
     with pytest.raises(AlertNotOpen):
         alert_actions.acknowledge(alert, actor="key:abc")
     assert history(user) == ["opened", "resolved"]
-
-
-def test_users_do_not_touch_each_others_alerts(user: MemoryUser) -> None:
-    from memory.kernel.users import create_user
-
-    other = create_user(user.workspace, "bob", metadata=None)
-    run_finds(user, finding(record("m-1")))
-    run_finds(other, finding(record("m-1")))
-
-    run_finds(other)
-
-    assert states(user) == ["open"]
-    assert states(other) == ["resolved"]

@@ -18,7 +18,7 @@ from deploy.embedded.process import free_port, held_port
 from deploy.embedded.services import running_services
 from tests.integration.embedded.conftest import AS_ROOT, CHECKOUT, Supervisor, Supervisors
 from tests.processes import Process, gone
-from tests.waiting import eventually, scaled
+from tests.waiting import scaled
 
 
 def write_something(supervisor: Supervisor) -> None:
@@ -115,13 +115,6 @@ class TestStop:
         secret_key = first.facts["environment"]["SECRET_KEY"]
         assert second.facts["environment"]["SECRET_KEY"] == secret_key
         assert len(secret_key) >= 50
-
-    def test_kill_leaves_no_process(self, supervisors: Supervisors, folder: Path) -> None:
-        supervisor = supervisors.start(folder)
-
-        supervisor.popen.send_signal(signal.SIGKILL)
-
-        assert eventually(lambda: gone(supervisor.processes))
 
     def test_start_after_crash_keeps_the_data(self, supervisors: Supervisors, folder: Path) -> None:
         first = supervisors.start(folder)

@@ -1,7 +1,6 @@
 """Events of rejected entries, and the messages about them, go with the user."""
 
 import pytest
-from django.db import transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -56,18 +55,3 @@ def test_erasure_keeps_the_number_of_the_event_alone(user: MemoryUser, told: Del
     assert AlertEvent.objects.get(user=bob).entries == [1]
     assert Delivery.objects.get().event.user == bob  # type: ignore[union-attr]
     assert list(verification.workspace_problems(user.workspace)) == []
-
-
-def test_no_event_is_written_of_who_is_erased(user: MemoryUser, told: Delivery) -> None:
-    user_erasure.ask(user, by="test", reason="asked for")
-
-    with pytest.raises(Exception, match="this user was erased"), transaction.atomic():
-        AlertEvent.objects.create(
-            workspace=user.workspace,
-            seq=2,
-            user=user,
-            entries=[1],
-            kind="rejected",
-            at=timezone.now(),
-            actor="records",
-        )

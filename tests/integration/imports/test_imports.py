@@ -10,12 +10,15 @@ from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.redactions import Redaction
 from memory.operations.verification import problems
+from memory.privacy import redaction
 from memory.versions import checkpoints
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run
-from tests.integration.commits.conftest import Records
+from tests.integration.commits.conftest import Records, Work
 from tests.integration.imports.conftest import Import, report
+from tests.integration.redaction.conftest import MARKER, found
 from workers.findings import Verdict
 from workers.gate import judging
 from workers.sandbox import limits
@@ -368,3 +371,25 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
     assert user.head is not None
     assert user.head.seen_seq == 2
     assert "sources=(2,)" in checkpoints.read_file(user.head, "domains/memory/state.py")
+
+
+def test_an_import_is_redacted_with_its_records(
+    import_files: Import, user: MemoryUser, work: Work, fields_of: Records
+) -> None:
+    # Given an import, and a record of another entry
+    import_files({path: text.replace("Tokyo", MARKER) for path, text in PAPER.items()})
+    own = {"domain": "travel", "type": "Stay", "key": "a", "data": {"where": "Bonn"}}
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=own)], source="test")
+    work()
+
+    # When the entry of the import is redacted
+    redaction.redact(user, [1], by="test", reason="")
+    work()
+
+    # Then only the other record is left
+    assert found() == []
+    assert list(fields_of("travel.stays")) == ["a"]
+    assert fields_of("travel.trips") == {}
+    user.refresh_from_db()
+    assert Redaction.objects.get(user=user).records == 3
+    assert list(problems(user)) == []

@@ -21,6 +21,7 @@ from memory.kernel.work.hints import QUICK_SECONDS
 from memory.versions import runs
 from memory.versions.models.runs import RunKind, RunOutcome
 from tests.factories import make_checkpoint, make_run
+from tests.hints import read_hints
 from tests.steps import not_none
 from tests.waiting import scaled
 from uac_site import health
@@ -165,17 +166,18 @@ def test_retried_run_is_announced_to_workers_of_its_kind(
     user: MemoryUser,
     kind: RunKind,
     queue: str,
-    monkeypatch: pytest.MonkeyPatch,
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
-    queues: list[str] = []
-    monkeypatch.setattr(hints, "_silent_until", 0.0)
-    monkeypatch.setattr(current_app, "send_task", lambda *_, queue, **__: queues.append(queue))
     run = make_run(make_checkpoint(user), kind=kind)
     runs.finish(not_none(runs.claim(str(run.pk))), runs.Result(outcome=RunOutcome.ABANDONED))
     run.refresh_from_db()
+    hints.redis_client().delete("llm", "sandbox")
 
     with django_capture_on_commit_callbacks(execute=True):
         runs.retry(run)
 
-    assert queues == [queue]
+    assert {name: len(read_hints(name)) for name in ("llm", "sandbox")} == {
+        "llm": int(queue == "llm"),
+        "sandbox": int(queue == "sandbox"),
+    }
+    hints.redis_client().delete("llm", "sandbox")

@@ -5,11 +5,10 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from celery import current_app
 from django.db import InterfaceError
 from django.utils import timezone
 from prometheus_client import REGISTRY
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 from pytest_django.fixtures import Settings
 
 from memory.kernel.models.hosts import SandboxHost
@@ -18,6 +17,7 @@ from memory.kernel.work import hints, hosts
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from memory.versions.runs import queue
 from tests.factories import make_checkpoint
+from tests.hints import read_hints
 from tests.integration.sandbox.engine import engine_at
 from workers.sandbox import docker, runner
 from workers.service.hosting import Host, take_over
@@ -102,21 +102,18 @@ def test_a_host_that_was_killed_long_ago_is_forgotten() -> None:
 
 @pytest.mark.django_db
 def test_a_queued_run_is_announced_to_its_users_host(
-    user: MemoryUser,
-    monkeypatch: pytest.MonkeyPatch,
-    django_capture_on_commit_callbacks: object,
+    user: MemoryUser, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
-    sent: list[object] = []
-    monkeypatch.setattr(
-        current_app, "send_task", lambda task, **options: sent.append(options["queue"])
-    )
     there("one", "two")
+    chosen = hosts.queue_of(hosts.choose(["one", "two"], user.pk))
+    hints.redis_client().delete(chosen)
 
-    with django_capture_on_commit_callbacks(execute=True):  # type: ignore[operator]
+    with django_capture_on_commit_callbacks(execute=True):
         queue(user, RunKind.QUERY, RunTrigger.API, checkpoint=make_checkpoint(user))
 
-    assert sent == [hosts.queue_of(hosts.choose(["one", "two"], user.pk))]
+    assert len(read_hints(chosen)) == 1
     assert Run.objects.get().host == ""
+    hints.redis_client().delete(chosen)
 
 
 @pytest.fixture

@@ -73,7 +73,6 @@ def assert_usable(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("code", "limits", "outcome", "message"),
     [
-        ("while True: pass", {"wall_seconds": 0.3}, "timeout", "longer than 0.3 s"),
         ("import time\ntime.sleep(99)", {"wall_seconds": 0.2}, "timeout", "longer"),
         # In C code, which only a kill can stop.
         ("sum(range(10 ** 12))", {"wall_seconds": 0.2}, "timeout", "longer"),
@@ -84,17 +83,10 @@ def assert_usable(sandbox: Sandbox) -> None:
         # However much it may take, it is less than half of the container's memory.
         ("b'x' * 2 ** 27", {"memory_bytes": GIGABYTE}, "out_of_memory", "more than 112 MiB"),
         ("x = 'x' * 10 ** 6\nfor n in range(1000): print(x)", {}, "output_limit", "1 MiB"),
-        ("import os\nwhile True: os.write(2, b'x' * 65536)", {}, "output_limit", "more than 1 MiB"),
-        ("'x' * 2 ** 21", {}, "result_limit", "larger than"),
         ("import os\nwhile True: os.write(3, b'x' * 65536)", {}, "result_limit", "larger than"),
-        ("import os\nos._exit(3)", {}, "killed", "status 3"),
         ("import os\nos.abort()", {}, "killed", "SIGABRT"),
-        ("import os\nos.kill(os.getpid(), 9)", {}, "killed", "SIGKILL"),
-        ("import os\nos.kill(os.getpid(), 40)", {}, "killed", "signal 40"),
-        ("import ctypes\nctypes.string_at(0)", {}, "killed", "SIGSEGV"),
         ("import os\nos.write(3, b'{}\\n')\nos._exit(0)", {}, "protocol_error", "no outcome"),
         (f"import os\nos.write(3, {FORGED!r})", {}, "protocol_error", "not a form of typed JSON"),
-        ("1 / 0", {}, "user_error", "division by zero"),
     ],
 )  # fmt: skip
 def test_each_limit_has_its_outcome_and_harms_nothing_else(

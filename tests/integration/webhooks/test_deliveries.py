@@ -173,7 +173,7 @@ def test_failed_message_is_resent_with_the_same_id_and_body(
         send(endpoint)
         send(endpoint)  # it waits
         assert len(server.received) == 1
-        settings.UAC_WEBHOOK_TIMEOUT_SECONDS = 5.0
+        settings.UAC_WEBHOOK_TIMEOUT_SECONDS = 2.0
         send_when_due(endpoint)
         settings.UAC_WEBHOOK_TIMEOUT_SECONDS = 60.0
         send_when_due(endpoint)

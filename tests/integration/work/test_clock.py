@@ -107,13 +107,6 @@ class TestDefaultZone:
         assert created.json()["time_zone"] == expected
         assert MemoryUser.objects.get(user_id="ben").time_zone == expected
 
-    def test_a_zone_that_is_none_is_refused(self, api: APIClient) -> None:
-        refused = api.post(
-            "/v1/users/", {"user_id": "ben", "time_zone": "Mars/Olympus"}, format="json"
-        )
-        assert refused.status_code == 400
-        assert not MemoryUser.objects.filter(user_id="ben").exists()
-
     def test_users_of_before_keep_theirs(self, workspace: Workspace) -> None:
         user = create_user(workspace, "ben", metadata=None)
         workspace.time_zone = "Asia/Tokyo"

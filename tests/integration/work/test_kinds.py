@@ -2,7 +2,7 @@
 
 import dataclasses
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from django.db.models import QuerySet
@@ -11,11 +11,13 @@ from pytest_django.fixtures import Settings
 
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases, stuck
+from memory.kernel.work.hints import redis_client
 from memory.kernel.work.kinds import KINDS, WorkKind
 from memory.recall.models import SearchIndex
+from tests.hints import read_hints
 from uac_site.celery import app
 from workers import tasks
-from workers.service import dispatching, fair_turns
+from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -68,17 +70,14 @@ def test_kind_has_a_task(name: str) -> None:
     assert KINDS[name].task in app.tasks
 
 
-def test_new_kind_is_announced_to_its_queue(
-    kind: WorkKind, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(
-        "memory.kernel.work.hints.current_app.send_task",
-        lambda task, *, args, queue, **_: sent.append((task, args, queue)),
-    )
-    monkeypatch.setattr("memory.kernel.work.hints._silent_until", 0.0)
+def test_new_kind_is_announced_to_its_queue(kind: WorkKind, user: MemoryUser) -> None:
+    redis_client().delete("llm")
+
     assert dispatching.hint_work(kind) == 1
-    assert ("workers.samples", [user.pk], "llm") in sent
+
+    [hint] = read_hints("llm")
+    assert (hint.task, hint.key) == ("workers.samples", user.pk)
+    redis_client().delete("llm")
 
 
 def test_new_kind_is_done_once(kind: WorkKind, user: MemoryUser) -> None:
@@ -101,8 +100,3 @@ def test_new_kind_that_fails_is_seen_as_stuck(
     assert (status.kind.label, status.failing, status.held) == ("samples", 1, 0)
     (item,) = stuck.found(kind, 10)
     assert (item.whose, item.error) == (user, "ValueError: once is enough")
-
-
-def test_work_that_nobody_waits_for_comes_last() -> None:
-    assert {"forecasts", "backtests"} <= fair_turns.BACKGROUND
-    assert not fair_turns.BACKGROUND & {"runs", "records", "questions", "redactions", "deliveries"}

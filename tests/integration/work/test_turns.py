@@ -1,8 +1,6 @@
 """Hints are sent in turn by workspace, and queues without a consumer stay bounded."""
 
-import ast
 import datetime
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,6 +18,7 @@ from memory.kernel.work.hints import redis_client, send_hint
 from memory.kernel.work.kinds import KINDS, WorkKind
 from memory.versions.models.runs import Run
 from tests.factories import make_checkpoint
+from tests.hints import read_hints
 from tests.steps import append_records
 from uac_site import broker
 from uac_site.celery import app
@@ -39,8 +38,7 @@ def kind(monkeypatch: pytest.MonkeyPatch) -> WorkKind:
 
 @pytest.fixture(autouse=True)
 def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Empty the queues; Redis counts as up, and no hint expires during a test."""
-    monkeypatch.setattr(hints, "_silent_until", 0.0)
+    """Empty the queues; no hint expires during a test."""
     monkeypatch.setattr(hints, "HINT_SECONDS", 600)
     _clear()
     yield
@@ -53,9 +51,7 @@ def _clear() -> None:
 
 def waiting(queue: str) -> list[Any]:
     """Return the first argument of each hint in a queue, oldest first."""
-    messages: list[bytes] = redis_client().lrange(queue, 0, -1)  # type: ignore[assignment]
-    found = [json.loads(message) for message in reversed(messages)]
-    return [ast.literal_eval(message["headers"]["argsrepr"])[0] for message in found]
+    return [hint.key for hint in read_hints(queue)]
 
 
 @pytest.fixture
@@ -78,7 +74,7 @@ def test_ticks_of_beat_do_not_pile_up(short: int) -> None:
     for _ in range(3 * short):
         app.send_task("workers.dispatch", expires=10)
 
-    assert len(redis_client().lrange("default", 0, -1)) <= short
+    assert len(read_hints("default")) <= short
 
 
 @pytest.mark.django_db
@@ -88,9 +84,8 @@ def test_the_hint_of_an_append_is_its_workspaces(
     with django_capture_on_commit_callbacks(execute=True):  # type: ignore[attr-defined]
         append_records(user, {"type": "Trip", "data": {"to": "Rome"}})
 
-    [message] = cast("list[bytes]", redis_client().lrange("sandbox", 0, -1))
-    headers = json.loads(message)["headers"]
-    assert (headers["workspace"], headers["user"]) == (user.workspace_id, user.pk)
+    [hint] = read_hints("sandbox")
+    assert (hint.workspace, hint.user) == (user.workspace_id, user.pk)
 
 
 def users_of(name: str, number: int) -> list[MemoryUser]:
@@ -147,14 +142,3 @@ def test_the_clock_strikes_for_each_workspace_in_turn(monkeypatch: pytest.Monkey
     assert dispatching.queue_runs_by_the_clock() == 6
 
     assert Run.objects.filter(user__in=little).count() == 3
-
-
-@pytest.mark.django_db
-def test_two_dispatchers_tell_of_a_row_once(
-    monkeypatch: pytest.MonkeyPatch, kind: WorkKind
-) -> None:
-    monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
-    users = users_of("much", 5)
-    have_due(users, 1)
-
-    assert [dispatching.hint_work(kind) for _ in range(2)] == [5, 0]
