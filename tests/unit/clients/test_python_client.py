@@ -356,7 +356,7 @@ def test_lists_are_read_to_their_end() -> None:
 def test_alerts_are_streamed_from_where_the_last_answer_ended() -> None:
     feed = EXAMPLES["GET /v1/users/{user_id}/events"]["answer"]
     requests, answers = answered(
-        httpx.Response(200, json={**feed, "results": [], "next": 7}),
+        httpx.Response(200, json={**feed, "results": [], "next": 7, "waited": True}),
         httpx.Response(200, json={**feed, "next": 9}),
     )
 

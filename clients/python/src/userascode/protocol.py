@@ -19,6 +19,8 @@ from userascode.models import FailedRun
 
 # Longest wait that a request asks of the server; it stays below what proxies allow.
 MAX_WAIT = 25.0
+# Seconds between two pages of events if the server did not wait for the next event.
+FEED_PAUSE = 1.0
 # Seconds before the first repetition of a request that has no answer; doubled each time.
 FIRST_DELAY = 0.5
 # Answers after which the same request may succeed, if the server says when; those of proxies too.

@@ -1,11 +1,12 @@
 """Alerts: of a user, or of a whole workspace."""
 
+import asyncio
 import datetime
 from collections.abc import AsyncIterator
 
 from userascode import models, params
 from userascode._async.transport import AsyncPages, AsyncTransport
-from userascode.protocol import MAX_WAIT, path, read, write
+from userascode.protocol import FEED_PAUSE, MAX_WAIT, path, read, write
 
 
 class AsyncAlerts:
@@ -63,6 +64,8 @@ class AsyncAlerts:
             for alert in feed.results:
                 yield alert
             after = feed.next
+            if not feed.waited:  # too many others wait
+                await asyncio.sleep(FEED_PAUSE)
 
     async def feed(
         self,

@@ -4,11 +4,12 @@ Generated from `_async/alerts.py`.
 """
 
 import datetime
+import time
 from collections.abc import Iterator
 
 from userascode import models, params
 from userascode._sync.transport import Pages, Transport
-from userascode.protocol import MAX_WAIT, path, read, write
+from userascode.protocol import FEED_PAUSE, MAX_WAIT, path, read, write
 
 
 class Alerts:
@@ -66,6 +67,8 @@ class Alerts:
             for alert in feed.results:
                 yield alert
             after = feed.next
+            if not feed.waited:  # too many others wait
+                time.sleep(FEED_PAUSE)
 
     def feed(
         self,
