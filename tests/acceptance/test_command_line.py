@@ -1,12 +1,14 @@
 """The command `userascode` against a whole server."""
 
+import datetime
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from userascode import Client
+from userascode import Client, record
 from userascode.cli import main
 
 from deploy.embedded.system import System
@@ -76,6 +78,20 @@ def test_added_records_are_found(run: Run, system: System, key: str, tmp_path: P
     assert json.loads(tried.output)["message"] == "report is 3 days late"
     assert (tmp_path / "pulled" / "late.py").read_text() == RULE
     assert "report is 3 days late" in followed.output
+
+
+def test_pulled_classes_read_the_records(
+    run: Run, system: System, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = Client(system.base_url, key).user("cli-pull")
+    Client(system.base_url, key).users.create("cli-pull")
+    user.add(record("travel", "Trip", to="Rome", cost=1200, starts="2026-12-30"), wait=60)
+
+    run("pull", "cli-pull", str(tmp_path / "pulled_classes.py"))
+
+    monkeypatch.syspath_prepend(tmp_path)
+    [trip] = importlib.import_module("pulled_classes").Memory(user).trips
+    assert (trip.to, trip.cost, trip.starts) == ("Rome", 1200, datetime.date(2026, 12, 30))
 
 
 def test_a_folder_is_imported(run: Run, system: System, key: str, tmp_path: Path) -> None:

@@ -194,6 +194,16 @@ def alerts(
         here.show(alert, f"{alert.user_id}  {alert.severity}  {alert.state}  {alert.message}")
 
 
+@main.command()
+@click.argument("user_id")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default=Path("schema.py"))
+@session
+def pull(here: _Session, user_id: str, file: Path) -> None:
+    """Write a user's classes as a Python module, for your code and its type checker."""
+    file.write_text(here.user(user_id).schema())
+    click.echo(str(file))
+
+
 @main.group()
 def constraints() -> None:
     """Read and write a user's constraints as files: NAME.py, and its tests test_NAME.py."""

@@ -7,6 +7,7 @@ from userascode import entries, models, params
 from userascode._async.alerts import AsyncAlerts
 from userascode._async.transport import AsyncPages, AsyncTransport
 from userascode.protocol import ask, path, read, write
+from userascode.pull import module_of
 
 
 class AsyncUser:
@@ -173,6 +174,10 @@ class AsyncUser:
         """Return the classes and collections, without the records."""
         request = read(f"{self._path}state/", as_of=as_of, by=by)
         return await self._transport.fetch(request, models.State)
+
+    async def schema(self) -> str:
+        """Return a module with the user's classes, for your code (see `userascode.schema`)."""
+        return module_of(await self.state())
 
     async def manifest(
         self, *, as_of: str | None = None, by: params.ByEnum | None = None

@@ -10,6 +10,7 @@ from userascode import entries, models, params
 from userascode._sync.alerts import Alerts
 from userascode._sync.transport import Pages, Transport
 from userascode.protocol import ask, path, read, write
+from userascode.pull import module_of
 
 
 class User:
@@ -172,6 +173,10 @@ class User:
         """Return the classes and collections, without the records."""
         request = read(f"{self._path}state/", as_of=as_of, by=by)
         return self._transport.fetch(request, models.State)
+
+    def schema(self) -> str:
+        """Return a module with the user's classes, for your code (see `userascode.schema`)."""
+        return module_of(self.state())
 
     def manifest(
         self, *, as_of: str | None = None, by: params.ByEnum | None = None
