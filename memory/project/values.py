@@ -6,29 +6,29 @@ by small frozen dataclasses.
 """
 
 import datetime
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
-PARTIAL_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
+from sandbox_image.uac import dates
 
 
 @dataclass(frozen=True)
 class PartialDate:
-    """A date that may be precise only to the year or the month: "2021", "2021-11"."""
+    """A date that is known only approximately: "2021", "2021-11", "1995~", "2023-07-15/2023-07-16".
+
+    `uac.PartialDate` says what the texts mean; raises ValueError if this is none of them.
+    """
+
+    __match_args__ = ("text",)
 
     text: str
+    bounds: tuple[datetime.date, datetime.date] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        match = PARTIAL_DATE.fullmatch(self.text)
-        if not match:
-            raise ValueError(
-                f"{self.text!r} is not a partial date: write YYYY, YYYY-MM or YYYY-MM-DD"
-            )
-        year, month, day = (int(part) if part else 1 for part in match.groups())
-        datetime.date(year, month, day)
+        known = dates.PartialDate(self.text)
+        object.__setattr__(self, "bounds", (known.earliest, known.latest))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .dates import PARTIAL_DATE
+
 VERSION = 1
 
 OUTCOMES = (
@@ -427,7 +429,7 @@ _FORMS: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
     "$datetime": _scalar("$datetime", _iso(datetime.datetime)),
     "$time": _scalar("$time", _iso(datetime.time)),
     "$duration": _duration,
-    "$partial_date": _scalar("$partial_date", _matching("[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?")),
+    "$partial_date": _scalar("$partial_date", _matching(PARTIAL_DATE)),
     "$bytes": _scalar("$bytes", _matching("[A-Za-z0-9+/]*={0,2}")),
     "$enum": _enum,
     "$ref": _ref,

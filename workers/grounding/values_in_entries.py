@@ -25,6 +25,7 @@ from memory.language.numbers_in_text import numbers_said, numerals, spelled
 from memory.language.times_in_text import times_said
 from memory.language.translation import in_english
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
+from sandbox_image.uac.dates import OPEN
 from workers.findings import Finding
 
 # Text that may be a code, such as a booking code or a passport or flight number.
@@ -40,6 +41,7 @@ _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
 # A number with at least this many digits, grouped or not, may be an identifier such as a phone or
 # account number, so its digits are also compared as text.
 LONG_NUMBER = 5
+A_WEEK = datetime.timedelta(days=7)
 # A text of at most this many words is treated as a name or label; in a longer text, the first word
 # may be capitalized only because it starts a sentence.
 LABEL_WORDS = 4
@@ -235,7 +237,7 @@ class _Ground:
                 if (value.hour, value.minute) not in self._said.times:
                     yield TIME, value.isoformat()
             case PartialDate(text):
-                if not self._has_partial(text):
+                if not self._has_partial(value):
                     yield DATE, text
             case str():
                 yield from self._missing_in_any_language(value)
@@ -261,7 +263,32 @@ class _Ground:
     def _has_digits(self, digits: str) -> bool:
         return any(digits in text for text in self._digits)
 
-    def _has_partial(self, text: str) -> bool:
+    def _has_partial(self, date: PartialDate) -> bool:
+        """Return whether the entries mention a partial date; see `_has_interval`."""
+        ends = [end.removesuffix("~") for end in date.text.split("/")]
+        if len(ends) == 1:
+            return self._has_stated(ends[0])
+        stated = [end for end in ends if end != OPEN]
+        return self._has_interval([PartialDate(end) for end in stated])
+
+    def _has_interval(self, ends: Sequence[PartialDate]) -> bool:
+        """Return whether the entries mention the ends of an interval, or what contains it.
+
+        "The weekend of 15 July" is found by one day of the week, and "early May" by the month; so
+        an interval that is shorter than a week has to have an end that is mentioned.
+        """
+        (first, _), (_, last) = ends[0].bounds, ends[-1].bounds
+        is_short = len(ends) > 1 and last - first < A_WEEK
+        stated = [self._has_stated(end.text) for end in ends]
+        within = all(self._has_around(day) for end in ends for day in end.bounds)
+        return all(stated) or (any(stated) if is_short else within)
+
+    def _has_around(self, day: datetime.date) -> bool:
+        """Return whether the entries mention a day's month or, with no date in it, its year."""
+        dated = {year for year, _ in self._said.months} | {one.year for one in self._said.days}
+        return (day.year, day.month) in self._said.months or (day.year in self._said.years - dated)
+
+    def _has_stated(self, text: str) -> bool:
         numbers = [int(part) for part in text.split("-")]
         if len(numbers) == 1:
             return self._said.has_year(numbers[0])

@@ -138,7 +138,7 @@ def _counts(value: Value, days: Set[datetime.date]) -> bool:
         day = value.date() if isinstance(value, datetime.datetime) else value
         return day not in days
     if isinstance(value, PartialDate):
-        return not any(day.isoformat().startswith(value.text) for day in days)
+        return not any(value.bounds[0] <= day <= value.bounds[1] for day in days)
     numbers = (int, float, Decimal, datetime.time)
     return isinstance(value, numbers) and not isinstance(value, bool)
 

@@ -253,6 +253,8 @@ def test_a_new_field_is_optional_and_a_missing_one_becomes_so() -> None:
         ("PartialDate", "2021-11", PartialDate("2021-11")),
         ("PartialDate", "2021-11-03", PartialDate("2021-11-03")),
         ("PartialDate", 2021, PartialDate("2021")),
+        ("PartialDate", "1995~", PartialDate("1995~")),
+        ("PartialDate", "2023-07-15/2023-07-16", PartialDate("2023-07-15/2023-07-16")),
         ("Ref[Thing]", "thing-1", Ref("Thing", "thing-1")),
         ("Ref[other.Far]", "far-1", Ref("other.Far", "far-1")),
         ("decimal.Decimal", "12.50", Decimal("12.50")),

@@ -97,9 +97,17 @@ class TestPartialDate:
             ("2021-11", (2021, 11, None), (2021, 11, 1), (2021, 11, 30)),
             ("2024-02", (2024, 2, None), (2024, 2, 1), (2024, 2, 29)),
             ("2021-11-05", (2021, 11, 5), (2021, 11, 5), (2021, 11, 5)),
+            ("1995~", (1995, None, None), (1993, 1, 1), (1997, 12, 31)),
+            ("2024-01~", (2024, 1, None), (2023, 12, 1), (2024, 2, 29)),
+            ("2024-03-01~", (2024, 3, 1), (2024, 2, 27), (2024, 3, 4)),
+            ("2023-07-15/2023-07-16", (2023, 7, None), (2023, 7, 15), (2023, 7, 16)),
+            ("2022-12/2023-01~", (2022, None, None), (2022, 12, 1), (2023, 2, 28)),
+            ("2019~/..", (2019, None, None), (2017, 1, 1), (9999, 12, 31)),
+            ("../2019-05", (2019, None, None), (1, 1, 1), (2019, 5, 31)),
+            ("0001~", (1, None, None), (1, 1, 1), (3, 12, 31)),
         ],
     )
-    def test_reads_a_year_a_month_or_a_day(
+    def test_reads_a_date_as_far_as_it_is_known(
         self,
         text: str,
         parts: tuple[int, int | None, int | None],
@@ -129,6 +137,13 @@ class TestPartialDate:
             "2021\n",
             "٢٠٢١",
             "2021/11",
+            "~2021",
+            "2021~~",
+            "2021/",
+            "../..",
+            "2021/2022/2023",
+            "2023-07-16/2023-07-15",
+            "2021-13/..",
         ],
     )
     def test_refuses_what_is_no_date(self, text: str) -> None:
@@ -145,6 +160,26 @@ class TestPartialDate:
         assert year >= datetime.date(2021, 1, 1)
         assert year > PartialDate("2020-12")
         assert not year < PartialDate("2021-03")
+
+    @pytest.mark.parametrize(
+        ("text", "other", "relation"),
+        [
+            ("1995~", datetime.date(1998, 1, 1), "before"),
+            ("1995~", datetime.date(1997, 1, 1), "maybe"),
+            ("2023-07-15/2023-07-16", datetime.date(2023, 7, 15), "maybe"),
+            ("2023-07-15/2023-07-16", datetime.date(2023, 7, 14), "after"),
+            ("2019~/..", datetime.date(2016, 12, 31), "after"),
+            ("2019~/..", datetime.date(2030, 1, 1), "maybe"),
+            ("2021-11-05", datetime.date(2021, 11, 5), "same"),
+            ("2021", PartialDate("2021"), "maybe"),
+        ],
+    )
+    def test_says_maybe_where_it_is_uncertain(
+        self, text: str, other: PartialDate | datetime.date, relation: str
+    ) -> None:
+        assert PartialDate(text).relative_to(other) == relation
+        assert (PartialDate(text) < other) == (relation == "before")
+        assert PartialDate(text).about == ("~" in text)
 
     def test_does_not_compare_with_an_instant(self) -> None:
         with pytest.raises(TypeError):

@@ -70,6 +70,7 @@ def typed(value: object, *, max_bytes: int = 100_000, max_depth: int = 32) -> An
         (datetime.time(23, 45), {"$time": "23:45:00"}),
         (datetime.timedelta(minutes=1, milliseconds=5), {"$duration": 60.005}),
         (PartialDate("2024-03"), {"$partial_date": "2024-03"}),
+        (PartialDate("2019~/.."), {"$partial_date": "2019~/.."}),
         (Color.RED, {"$enum": "Color.RED", "value": "red"}),
         (Level.HIGH, {"$enum": "Level.HIGH", "value": 3}),
         (Ref[Trip]("t"), {"$ref": "Trip", "key": "t"}),
