@@ -57,6 +57,8 @@ FIELDS = {
 MONTHS = calendar.month_name[1:]
 PERSON = re.compile(r"([A-Z][a-z]+) ((\w+) .+)", re.DOTALL)
 DAY = re.compile(rf"\bon ({'|'.join(MONTHS)}) (\d{{1,2}}), (\d{{4}})\b")
+# The question whether an edit adds a record that exists; the rules always add another one.
+IS_THIS = re.compile(r'if not, \{"(\d+)": \{"same_as": null\}\}')
 ENTRY = re.compile(r"^\[(\d+)\] \([^)]*\) (.*(?:\n    .*)*)", re.MULTILINE)
 
 
@@ -173,6 +175,8 @@ def answer(request: Request) -> Said:
             if f"{name}(" not in question
         ]
         return called("edit", {"edits": [*defined, *(_edit(seq, text) for seq, text in entries)]})
+    if asked := IS_THIS.findall(request.results[-1]):
+        return called("edit", {"edits": {number: {"same_as": None} for number in asked}})
     if done[-1] == "finish" or "refused" in request.results[-1]:
         raise AssertionError(f"the rules were refused: {request.results[-1]}")
     return called("finish", {})

@@ -57,10 +57,11 @@ MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
 # Finding code for a citation of an entry that the model was not shown.
 UNKNOWN_SOURCE = "unknown_source"
-# Limits on the context in a question: the session's earlier messages, and facts already remembered.
+# Limits on the context in a question: the session's earlier messages, and the newest facts.
 CONTEXT_MESSAGES = 6
-CONTEXT_FACTS = 20
 CONTEXT_CHARACTERS = 2000
+CONTEXT_FACTS = 10
+CONTEXT_FACT_CHARACTERS = 1000
 
 _FACT = object_schema(
     {
@@ -164,7 +165,10 @@ def memorize(
     over the lane, and LanguageModelError if a call to the model fails.
     """
     work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
-    known = _known(user)
+    runs = SandboxRuns(lane, max(message.occurred_at for message in messages))
+    bench = Workbench(user, user.head, functools.partial(runs.query, user))
+    related = bench.related(messages)
+    known = _known(user, related.facts)
     remembered = {fact.seq: _source(fact, fact.content or "") for fact in known}
     slice_ = _Slice(user, messages, _earlier(user, messages[0]), _lines(user, known), remembered)
     parts = list(_parts(user, messages))
@@ -172,7 +176,12 @@ def memorize(
     # Ask for edits as well only if no other entry is waiting to be structured.
     combines = settings.UAC_LLM_COMBINE_STEPS and len(parts) == 1
     if combines and not structure.pending(lane, 1, ()):
-        answer = _facts_with_edits(work, lane, slice_, parts[0])
+        try:
+            project = structure.describe_project(user, bench.outline, runs, related.records)
+        except NotJudged as failure:  # no sandbox worker computed the alerts in time
+            logger.warning("facts_without_edits", user=user.pk, error=str(failure))
+        else:
+            answer = _facts_with_edits(work, lane, slice_, parts[0], project)
     if answer is None:
         facts = [fact for part in parts for fact in _facts(work, lane, slice_, part)]
         answer = _Answer(facts, range(slice_.first, slice_.first + len(facts)))
@@ -189,7 +198,7 @@ def memorize(
     numbers = [seq for seq in appended.values() if seq is not None]
     if not (numbers and calls):
         return None
-    shown = {*remembered, *(message.seq for message in messages), *answer.shown}
+    shown = {*remembered, *(message.seq for message in messages), *bench.shown}
     return structure.FirstAnswer(calls, numbers, work, answer.turns, shown)
 
 
@@ -217,15 +226,13 @@ class _Answer:
     """Acceptable facts, the edits sent with them, if any, and the number of responses so far.
 
     `numbers` are the facts' predicted log numbers. `call` is a call with all edits, which cite the
-    facts by these numbers. `shown` are the log numbers in the description of
-    the project.
+    facts by these numbers.
     """
 
     facts: Sequence[Fact]
     numbers: Sequence[int]
     call: ToolCall | None = None
     turns: int = 0
-    shown: Collection[int] = ()
 
 
 def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequence[Fact]:
@@ -238,35 +245,23 @@ def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequ
 
 
 def _facts_with_edits(
-    work: CallSession, lane: Lane, slice_: _Slice, part: "_Part"
+    work: CallSession, lane: Lane, slice_: _Slice, part: "_Part", project: str
 ) -> _Answer | None:
     """Ask for facts and edits; return None on failure if asking for facts alone may succeed.
 
-    The question shows the project's alerts, which a sandbox worker has to compute. If no worker
-    does so in time, the result is also None.
+    `project` is the description of the project, including its alerts.
     """
-    user = slice_.user
-    runs = SandboxRuns(lane, max(message.occurred_at for message in slice_.messages))
-    bench = Workbench(user, user.head, functools.partial(runs.query, user))
-    try:
-        project = structure.describe_project(
-            user, bench, runs, (message.content or "" for message in slice_.messages)
-        )
-    except NotJudged as failure:
-        logger.warning("facts_without_edits", user=user.pk, error=str(failure))
-        return None
     question = prompts.messages(
-        user, part.text, slice_.earlier, slice_.known, project=project, first=slice_.first
+        slice_.user, part.text, slice_.earlier, slice_.known, project=project, first=slice_.first
     )
     conversation = Conversation(work, lane)
     conversation.tell(prompts.COMBINED, question)
     try:
-        answer = _converse(conversation, REMEMBER_AND_EDIT, slice_, part.sources)
+        return _converse(conversation, REMEMBER_AND_EDIT, slice_, part.sources)
     except NotSettled as failure:
         if isinstance(failure.call, TOO_MUCH_AT_ONCE):
             return None
         raise
-    return replace(answer, shown=bench.shown)
 
 
 @dataclass
@@ -543,22 +538,27 @@ def _earlier(user: MemoryUser, first: LogEntry) -> str:
     before = LogEntry.objects.filter(
         user=user, kind=EntryKind.MESSAGE, session_id=first.session_id, seq__lt=first.seq
     ).order_by("-seq")[:CONTEXT_MESSAGES]
-    return _lines(user, _newest(user, before))
+    return _lines(user, _newest(user, before, CONTEXT_CHARACTERS))
 
 
-def _known(user: MemoryUser) -> list[LogEntry]:
-    """Return the newest facts, so that the model knows, for example, which trip "the trip" is."""
+def _known(user: MemoryUser, related: Iterable[LogEntry]) -> list[LogEntry]:
+    """Return the related facts and the newest ones, oldest first.
+
+    From the newest, the model knows, for example, which trip "the trip" is.
+    """
     facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, redacted_at=None)
-    return _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS])
+    newest = _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS], CONTEXT_FACT_CHARACTERS)
+    known = {fact.seq: fact for fact in [*related, *newest]}
+    return [fact for _, fact in sorted(known.items())]
 
 
-def _newest(user: MemoryUser, entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """Return the newest entries that fit in the context, oldest first."""
+def _newest(user: MemoryUser, entries: Iterable[LogEntry], most: int) -> list[LogEntry]:
+    """Return the newest entries that fit in so many characters, oldest first."""
     found: list[LogEntry] = []
     size = 0
     for entry in entries:
         size += len(_lines(user, [entry]))
-        if size > CONTEXT_CHARACTERS:
+        if size > most:
             break
         found.insert(0, entry)
     return found

@@ -42,8 +42,7 @@ def messages(
     `project` describes the project.
     """
     parts = [project or f"Times are in {user.time_zone}."]
-    if facts:
-        parts.append(f"Remembered before, newest last:\n{facts}")
+    parts += _remembered(facts)
     if earlier:
         parts.append(f"Earlier in this session, already remembered:\n{earlier}")
     parts.append(f"Your first fact is number {first}, the second {first + 1}, and so on.")
@@ -51,9 +50,13 @@ def messages(
     return "\n\n".join(parts)
 
 
-def entries(project: str, text: str) -> str:
+def entries(project: str, facts: str, text: str) -> str:
     """Return the question for a window of entries; `text` is the entries formatted by `entry`."""
-    return f"{project}\n\nEntries to bring into it:\n{text}"
+    return "\n\n".join([project, *_remembered(facts), f"Entries to bring into it:\n{text}"])
+
+
+def _remembered(facts: str) -> list[str]:
+    return [f"Remembered before, newest last:\n{facts}"] if facts else []
 
 
 def project(

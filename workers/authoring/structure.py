@@ -98,16 +98,14 @@ def structure(
     _Session(lane, user, entries, first).work()
 
 
-def describe_project(
-    user: MemoryUser, bench: Workbench, runs: SandboxRuns, texts: Iterable[str]
-) -> str:
+def describe_project(user: MemoryUser, outline: Outline, runs: SandboxRuns, records: str) -> str:
     """Describe the user's project for a question: manifest, related records and alerts."""
     newest = runs.at.astimezone(zoneinfo.ZoneInfo(user.time_zone)).date()
     return prompts.project(
         user,
         newest,
-        _manifest(bench.outline),
-        records=bench.related(texts),
+        _manifest(outline),
+        records=records,
         alerts=runs.alerts(user),
     )
 
@@ -179,12 +177,13 @@ class _Session:
     def _question(self) -> str:
         zone = zoneinfo.ZoneInfo(self._user.time_zone)
         lines = [prompts.entry(entry, zone, _shown(entry)) for entry in self._entries]
-        texts = (entry.content or "" for entry in self._entries)
         # Without any edits that the model has already made.
         bench = Workbench(self._user, self._user.head, self._query)
-        project = describe_project(self._user, bench, self._runs, texts)
+        related = bench.related(self._entries)
         self._bench.shown |= bench.shown
-        return prompts.entries(project, "\n".join(lines))
+        facts = [prompts.entry(fact, zone, _shown(fact)) for fact in related.facts]
+        project = describe_project(self._user, bench.outline, self._runs, related.records)
+        return prompts.entries(project, "\n".join(facts), "\n".join(lines))
 
     def _carry_out_all(self, calls: Iterable[ToolCall]) -> None:
         """Carry out the tool calls in one response, stopping after a call that commits."""

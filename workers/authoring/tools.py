@@ -8,6 +8,8 @@ from memory.project.edits import OPERATIONS
 from workers.llm.interface import Tool, ToolCall
 
 _TEXT = {"type": "string"}
+# The attribute of an `add` that says which existing record it is about, if any.
+SAME_AS = "same_as"
 
 
 def object_schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
@@ -84,6 +86,10 @@ EDIT = object_schema(
         "new_name": _TEXT,
         "collection": _TEXT,
         "key": text_schema("The record's key. add can generate one."),
+        SAME_AS: {
+            "description": "add: the answer when you were asked whether the record exists: its key,"
+            " or null for a new one.",
+        },
         "derived": {
             "type": "object",
             "description": "Fields whose values follow from the entries without being stated there,"

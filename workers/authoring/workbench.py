@@ -2,15 +2,14 @@
 
 import itertools
 import json
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memory.kernel.models.users import MemoryUser
-from memory.log.models.entries import LogEntry
+from memory.log.models.entries import STATEMENTS, EntryOutcome, LogEntry, Outcome
 from memory.project import (
+    Add,
     DefineClass,
     DeleteConstraint,
     Domain,
@@ -29,15 +28,16 @@ from memory.project.field_texts import FieldTexts, describe_texts
 from memory.project.paths import constraint_files, constraint_path, constraint_tests_path
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
-from memory.recall.search.words import STOP_WORDS
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
 from workers.authoring.partial_answers import WrongChange, change_items
+from workers.authoring.related_records import find_entries, locate_records, rank_records
+from workers.authoring.same_records import find_same
 from workers.authoring.taken_over import take_over
+from workers.authoring.tools import SAME_AS
 from workers.gate.cited_entries import TooMuchCited, read_sources
 from workers.grounding.content_words import names_one_of
 from workers.grounding.separate_process import FIX, TOO_MUCH
-from workers.grounding.values_in_entries import words_of
 from workers.policy.checks import check_policy
 from workers.repairs.repair import repair_constraint
 
@@ -50,20 +50,37 @@ SHOWN_RECORDS = 5
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
-# Limits on the related records shown in a question, on how many of the newest records and first
-# collections are searched for related records, and on the size of collections whose keys are
-# listed.
-MAX_RELATED = 8
+# Limits on the related records shown in a question, on the characters of these records and of each
+# of them, and on how many of the newest records and first collections are compared by words.
+MAX_RELATED = 12
 MAX_RELATED_CHARACTERS = 3000
+MAX_RECORD_CHARACTERS = 600
 SCANNED_RECORDS = 100
 MAX_PLACES = 40
+# Limits on the keys listed of each collection that has related records. Other collections' keys are
+# listed if they are small, and if there is room.
+MAX_KEYS = 30
+MAX_KEYS_CHARACTERS = 500
 SMALL_COLLECTION = 10
-MIN_WORD = 4
-_SHORT_NAME = re.compile(r"\b[A-Z][a-z]{1,2}\b")
+# Limits on the facts shown behind each related record, and on the characters of all of them.
+FACTS_OF_RECORD = 3
+MAX_FACT_CHARACTERS = 2000
 MAX_FINDINGS = 10
+# How many of the newest records of a class are compared with a record that is added, and how many
+# characters of the one that says the same are shown.
+COMPARED_RECORDS = 300
+MAX_ASKED = 400
 
 # A function that runs Python code on the newest version's state and returns the code's value.
 Query = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Related:
+    """What a project has about new entries: records and keys as text, and the facts behind them."""
+
+    records: str = ""
+    facts: Sequence[LogEntry] = ()
 
 
 class ToolFailed(Exception):
@@ -89,6 +106,9 @@ class Workbench:
         # What the model has sent, by number, and those of these edits that apply.
         self._sent: dict[int, Any] = {}
         self.edits: dict[int, Edit] = {}
+        # The records of which the model was asked whether it means them, by an earlier call.
+        self._asked: set[RecordId] = set()
+        self._asked_now: set[RecordId] = set()
         self._project = checkpoints.open_project(state, user)
 
     @property
@@ -185,35 +205,80 @@ class Workbench:
             ]
         return _cut("\n".join(found))
 
-    def related(self, texts: Iterable[str]) -> str:
-        """Return the records that share words with these texts, and the keys of small collections.
+    def related(self, new: Sequence[LogEntry]) -> Related:
+        """Return what the project has about these entries, so that the model need not look it up.
 
-        This saves the model from having to look the records up. In a large project, only the newest
-        records are searched.
+        Of a large project, the search finds the records; its newest records are also compared by
+        the words in them.
         """
+        texts = [entry.content or "" for entry in new]
+        found = find_entries(self._user, self.outline, new, texts)
         places = [place for place in self._places(None, None) if self._count(*place)]
-        seen = {place: list(self._newest(*place, SCANNED_RECORDS)) for place in places[:MAX_PLACES]}
-        records = [one for found in seen.values() for one in found]
-        said = _telling_words(" ".join(texts))
-        words = {record_id: said & _words_in(record) for record_id, record in records}
-        uses = Counter(word for shared in words.values() for word in shared)
-        # Words that occur in more than half of the records don't help distinguish records.
-        common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}
-        ranked = sorted(
-            (one for one in records if words[one[0]] - common),
-            key=lambda one: -sum(1 / uses[word] for word in words[one[0]] - common),
-        )
-        shown = [self._show(*one) for one in ranked[:MAX_RELATED]]
-        keys = [
-            f"{'.'.join(place)} has the keys {', '.join(record_id.key for record_id, _ in found)}"
-            for place, found in seen.items()
-            if 0 < len(found) <= SMALL_COLLECTION
+        scanned = {
+            record_id: record
+            for place in places[:MAX_PLACES]
+            for record_id, record in self._newest(*place, SCANNED_RECORDS)
+        }
+        ranked = rank_records(locate_records(self._user, found), scanned, texts)
+        shown = {
+            record_id: record
+            for record_id in ranked[:MAX_RELATED]
+            if (record := scanned.get(record_id) or self._find(record_id))
+        }
+        touched = dict.fromkeys((domain, name) for domain, name, _ in shown)
+        lines = [self._keys_line(place, shown) for place in touched]
+        records = [_cut_line(_describe(*one)) for one in shown.items()]
+        kept = _fitting(records, MAX_RELATED_CHARACTERS)
+        self.shown |= {
+            seq for record in list(shown.values())[: len(kept)] for seq in record.sources
+        }
+        lines += kept
+        small = [
+            self._keys_line(place, ())
+            for place in places[:MAX_PLACES]
+            if place not in touched and self._count(*place) <= SMALL_COLLECTION
         ]
-        lines = [*keys, *shown]
-        sizes = itertools.accumulate(len(line) + 1 for line in lines)
-        return "\n".join(
-            line for line, size in zip(lines, sizes, strict=True) if size <= MAX_RELATED_CHARACTERS
+        lines += _fitting(small, MAX_RELATED_CHARACTERS - sum(map(len, lines)))
+        return Related("\n".join(lines), self._facts_behind(shown.values(), found))
+
+    def _find(self, record_id: RecordId) -> Record | None:
+        """Return a record if this version has it; the index may already be a newer one's."""
+        location = self._project.find(record_id)
+        if location is None or location.retired:
+            return None
+        by_key = self._project.records_of(location.path).get(record_id.collection, {})
+        return by_key.get(record_id.key)
+
+    def _keys_line(self, place: tuple[str, str], first: Iterable[RecordId]) -> str:
+        """Return the keys in a collection: those of the `first` records and then the newest."""
+        ours = [record_id.key for record_id in first if record_id[:2] == place]
+        newest = [record_id.key for record_id, _ in self._newest(*place, MAX_KEYS)]
+        keys = _fitting(list(dict.fromkeys([*ours, *newest]))[:MAX_KEYS], MAX_KEYS_CHARACTERS)
+        rest = self._count(*place) - len(keys)
+        others = f" and {rest} others" if rest > 0 else ""
+        return f"{'.'.join(place)} has the keys {', '.join(keys)}{others}"
+
+    def _facts_behind(
+        self, records: Iterable[Record], found: Sequence[LogEntry]
+    ) -> Sequence[LogEntry]:
+        """Return the newest facts behind each of these records, and then the other facts found."""
+        behind = [seq for record in records for seq in record.sources[-FACTS_OF_RECORD:]]
+        facts = LogEntry.objects.filter(
+            user=self._user, seq__in=behind, kind__in=STATEMENTS, redacted_at=None
         )
+        by_seq = {fact.seq: fact for fact in facts}
+        ranked = [by_seq[seq] for seq in behind if seq in by_seq]
+        # What is pending is a question of its own, and what was rejected must not be shown again.
+        covered = EntryOutcome.objects.filter(
+            user=self._user, seq__in=[entry.seq for entry in found], outcome=Outcome.COVERED
+        )
+        settled = set(covered.values_list("seq", flat=True))
+        ranked += [one for one in found if one.kind in STATEMENTS and one.seq in settled]
+        unique = list({fact.seq: fact for fact in ranked}.values())
+        fitting = _fitting([fact.content or "" for fact in unique], MAX_FACT_CHARACTERS)
+        kept = unique[: len(fitting)]
+        self.shown |= {seq for fact in kept for seq in (fact.seq, *fact.derived_from)}
+        return sorted(kept, key=lambda fact: fact.seq)
 
     def _show(self, record_id: RecordId, record: Record) -> str:
         """Return a record as text; the model may cite the entries that it is based on."""
@@ -291,6 +356,7 @@ class Workbench:
         changed; with a change, all edits are applied anew, in order.
         """
         before = set(self.edits)
+        self._asked |= self._asked_now
         if isinstance(sent, Mapping):
             try:
                 self._sent = change_items(self._sent, sent, 0, "edit")
@@ -353,6 +419,7 @@ class Workbench:
         if number >= MAX_EDITS:
             return f"there are {MAX_EDITS} edits already: finish"
         try:
+            self._ask_whether_new(number, data)
             edit = _with_collection(proposal_from_json(self._completed(data)), self.outline)
             for seq in edit.sources:
                 if not 1 <= seq <= self._user.last_seq:
@@ -368,6 +435,38 @@ class Workbench:
             return str(error)
         self.edits[number] = edit
         return None
+
+    def _ask_whether_new(self, number: int, data: Any) -> None:
+        """Raise EditError if an `add` may be of a record that exists already.
+
+        The edit then says which one it is, or null if it is none. A session asks this of each
+        record in one call at most.
+        """
+        is_add = isinstance(data, dict) and data.get("op") == Add.op and SAME_AS not in data
+        if not is_add or not isinstance(data.get("fields"), dict):
+            return
+        domain = self.outline.domains.get(str(data.get("domain")))
+        class_name = str(data.get("class_name"))
+        if domain is None or class_name not in domain.classes:
+            return
+        made = {seq for edit in self.edits.values() for seq in edit.sources}
+        held = (
+            (record_id, record)
+            for name in domain.collections_of(class_name)
+            for record_id, record in self._newest(domain.name, name, COMPARED_RECORDS)
+            if made.isdisjoint(record.sources)  # what this session adds, it tells apart itself
+        )
+        same = find_same(data["fields"], held)
+        if same and same not in self._asked:
+            self._asked_now.add(same)
+            record = self._project.record(same)
+            assert record is not None
+            raise EditError(
+                "may_exist",
+                f"is this {same.key!r}, which exists? {self._show(same, record)[:MAX_ASKED]}."
+                f' If so, answer {{"{number}": {{"{SAME_AS}": "{same.key}"}}}}, and `fields` then'
+                f' change that record; if not, {{"{number}": {{"{SAME_AS}": null}}}}',
+            )
 
     def _refuse_unfounded(self, edit: Edit) -> None:
         """Raise EditError for a constraint edit without sources, or an unsupported deletion.
@@ -402,7 +501,7 @@ class Workbench:
         """
         if not isinstance(data, dict):
             return data
-        data = take_over(data, self._user, self.outline)
+        data = take_over(self._as_update(data), self._user, self.outline)
         if data.get("op") == Update.op:
             return {"fields": {}, **data}
         name = data.get("name")
@@ -417,6 +516,25 @@ class Workbench:
                 **data,
             }
         return data
+
+    def _as_update(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an `add` as an update of the record that the model says it is, if it is any."""
+        edit = {name: value for name, value in data.items() if name != SAME_AS}
+        key, domain = data.get(SAME_AS), self.outline.domains.get(str(data.get("domain")))
+        if data.get("op") != Add.op or key is None or domain is None:
+            return edit
+        given = ("domain", "fields", "from", "sources", "derived")
+        places = [
+            name
+            for name in domain.collections_of(str(data.get("class_name")))
+            if self._project.find(RecordId(domain.name, name, str(key)))
+        ]
+        place = {"collection": places[0] if places else data.get("collection"), "key": key}
+        update = {"op": Update.op, **{name: edit[name] for name in given if name in edit}, **place}
+        if isinstance(fields := edit.get("fields"), dict):
+            # What an `add` leaves empty is not to be cleared.
+            update["fields"] = {name: one for name, one in fields.items() if one is not None}
+        return update
 
     def _carry_out(self, edit: Edit) -> None:
         """Apply an edit in the form that the gate will judge: with repairs.
@@ -453,6 +571,19 @@ def _refuse_forbidden(edit: WriteConstraint) -> None:
         raise EditError("policy", "; ".join(places))
 
 
+def _cut_line(line: str) -> str:
+    rest = len(line) - MAX_RECORD_CHARACTERS
+    if rest <= 0:
+        return line
+    return f"{line[:MAX_RECORD_CHARACTERS]} ... and {rest} more characters: look_up shows them"
+
+
+def _fitting(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first texts that, with a separator each, fit into so many characters."""
+    sizes = itertools.accumulate(len(text) + 2 for text in texts)
+    return [text for text, size in zip(texts, sizes, strict=True) if size <= most]
+
+
 def _describe(record_id: RecordId, record: Record) -> str:
     place = ".".join(record_id[:2])
     values = json.dumps(_plain(record), ensure_ascii=False)
@@ -462,20 +593,6 @@ def _describe(record_id: RecordId, record: Record) -> str:
 
 def _plain(record: Record) -> dict[str, Any]:
     return {name: encode(value) for name, value in record.fields.items()}
-
-
-def _telling_words(text: str) -> set[str]:
-    """Return the words that might identify a record: longer words, numbers and short names."""
-    long = {word for word in words_of(text) if len(word) >= MIN_WORD or word.isdigit()}
-    return (long | {name.casefold() for name in _SHORT_NAME.findall(text)}) - STOP_WORDS
-
-
-def _words_in(record: Record) -> set[str]:
-    values = [
-        next(iter(value.values()), "") if isinstance(value, dict) else value
-        for value in _plain(record).values()
-    ]
-    return set(words_of(" ".join(map(str, [record.key, *values]))))
 
 
 def _matches(record: Record, words: Sequence[str], where: Mapping[str, Any]) -> bool:

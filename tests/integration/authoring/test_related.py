@@ -1,0 +1,90 @@
+"""What a model is shown of a project, and asked about it: what the new entries touch."""
+
+import pytest
+
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.project import Outline
+from tests.edits import dismiss
+from tests.integration.authoring.conftest import TRIP, Say, Work, asked, edits, remembers, trip
+from tests.integration.authoring.test_prompts import lives
+from tests.llm_server import called
+from tests.steps import head_of
+from workers.authoring.tools import SAME_AS
+
+pytestmark = pytest.mark.django_db
+
+AGAIN = "The user goes to Rome."
+
+
+def trips_of(user: MemoryUser) -> int:
+    outline = Outline.from_json(head_of(user).outline)
+    return outline.domains["travel"].collections["trips"].count
+
+
+def test_facts_behind_related_records_are_shown_and_may_be_corrected(
+    user: MemoryUser, fact: int, say: Say, work: Work
+) -> None:
+    # Given a trip, and so many facts since that the one behind it is not among the newest
+    work(edits(TRIP, trip(fact), finish=True))
+    later = say(*(f"The user had soup number {n}." for n in range(30)), kind=EntryKind.FACT)
+    work(edits(dismiss(*later), finish=True))
+    # When a message is about the trip
+    (message,) = say("We don't go to Rome after all.")
+    corrected = "The user no longer goes to Rome on 2026-05-08."
+    server = work(remembers((corrected, [message, fact])))
+    # Then the fact is shown, and the new one may cite it, with what it says
+    question = asked(server.requests[0])
+    assert "The user goes to Rome on 2026-05-08." in question
+    assert f"travel.trips key='trip-{fact}'" in question
+    assert LogEntry.objects.get(content=corrected).derived_from == [fact, message]
+
+
+def test_keys_of_a_touched_collection_are_listed_however_large_it_is(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    lives(user, 1, 300)
+    (fact,) = say("The visit 170 was no good.", kind=EntryKind.FACT)
+    server = work(edits(dismiss(fact), finish=True))
+    shown = asked(server.requests[0]).partition("Some of its records:\n")[2].splitlines()
+    line = next(line for line in shown if line.startswith("life.visits has the keys "))
+    assert "record-170" in line
+    assert " others" in line
+    assert len(line) < 700
+
+
+@pytest.mark.parametrize(("is_same", "count"), [(True, 1), (False, 2)])
+def test_a_record_that_says_the_same_is_asked_about_before_another_is_added(
+    user: MemoryUser, fact: int, say: Say, work: Work, is_same: bool, count: int
+) -> None:
+    work(edits(TRIP, trip(fact), finish=True))
+    (again,) = say(f"{AGAIN} On 2026-05-08.", kind=EntryKind.FACT)
+    key = f"trip-{fact}"
+    server = work(
+        edits(trip(again), finish=True),
+        called("edit", {"edits": {"0": {SAME_AS: key if is_same else None}}, "finish": True}),
+    )
+    # Then the question names the record, and it costs one turn
+    assert f"is this '{key}'" in server.requests[1].results[-1]
+    assert len(server.requests) == 2
+    assert trips_of(user) == count
+    (made,) = head_of(user).edits
+    assert made["op"] == ("update" if is_same else "add")
+    assert SAME_AS not in made
+
+
+def test_a_model_that_does_not_answer_is_not_asked_again(
+    user: MemoryUser, fact: int, say: Say, work: Work
+) -> None:
+    work(edits(TRIP, trip(fact), finish=True))
+    (again,) = say(f"{AGAIN} On 2026-05-08.", kind=EntryKind.FACT)
+    work(edits(trip(again), finish=True), edits(trip(again), finish=True))
+    assert trips_of(user) == 2
+
+
+def test_records_that_one_answer_adds_are_not_compared_with_each_other(
+    user: MemoryUser, fact: int, work: Work
+) -> None:
+    server = work(edits(TRIP, trip(fact), trip(fact), finish=True))
+    assert len(server.requests) == 1
+    assert trips_of(user) == 2
