@@ -45,6 +45,10 @@ MAX_WORKS = 20
 CHOSEN_DAYS = 90
 
 
+# The filter by instructions offers the versions that so many of the newest calls were sent.
+MAX_VERSIONS_READ = 1000
+
+
 class ModelFilter(admin.SimpleListFilter):
     """A filter by model; its choices come from the spending ledger, which is small."""
 
@@ -60,6 +64,23 @@ class ModelFilter(admin.SimpleListFilter):
         self, request: HttpRequest, queryset: QuerySet[LlmCall]
     ) -> QuerySet[LlmCall] | None:
         return queryset.filter(model=self.value()) if self.value() else None
+
+
+class InstructionsFilter(admin.SimpleListFilter):
+    """A filter by version of the instructions; its choices are those of the newest calls."""
+
+    title = "instructions"
+    parameter_name = "instructions"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        newest = rows_for(request, LlmCall).order_by("-started_at")
+        found = dict.fromkeys(newest.values_list("instructions", flat=True)[:MAX_VERSIONS_READ])
+        return [(version, version) for version in found if version]
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[LlmCall]
+    ) -> QuerySet[LlmCall] | None:
+        return queryset.filter(instructions=self.value()) if self.value() else None
 
 
 def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
@@ -150,6 +171,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         "purpose",
         "outcome",
         ModelFilter,
+        InstructionsFilter,
         "started_at",
     ]
     list_select_related = ["workspace", "user"]
@@ -166,7 +188,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
             section(
                 None,
                 *("workspace", "user", "purpose", "ended", "error"),
-                *("model", "answered_by", "question", "beside", "track_record"),
+                *("model", "answered_by", "instructions", "question", "beside", "track_record"),
             ),
             section("Usage", "tokens_in", "tokens_out", "price", "reserved", "took"),
             section("Purpose", "checkpoint", "run", "lane"),

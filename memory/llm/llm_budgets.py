@@ -10,8 +10,9 @@ from django.utils import timezone
 
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import language_models
-from memory.kernel.settings.language_models import Budget, LanguageModelError, Usage
+from memory.kernel.settings.language_models import Budget, LanguageModelError, Price, Usage
 from memory.llm.llm_spending import MODELS, spent
+from memory.llm.models import LlmPurpose
 
 
 class BudgetExhausted(LanguageModelError):
@@ -32,7 +33,8 @@ def why_stopped(workspace: Workspace) -> str | None:
     budget = language_models.budget(chosen)
     try:
         least = Usage(input_tokens=0, output_tokens=settings.UAC_LLM_OUTPUT_TOKENS)
-        cost = cost_of(language_models.connection(chosen).name, budget, least)
+        model = language_models.connection(chosen).name
+        cost = cost_of(model, LlmPurpose.QUERY, budget, least) if budget.limits_cost else None
         check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now(), MODELS)
     except TooManyCalls:
         return None
@@ -41,12 +43,19 @@ def why_stopped(workspace: Workspace) -> str | None:
     return None
 
 
-def cost_of(model: str, budget: Budget, usage: Usage) -> Decimal | None:
+def price_of(model: str, purpose: str) -> Price | None:
+    """Return the prices of a model that is called for this purpose; None if it has none."""
+    if purpose == LlmPurpose.EMBED:
+        return language_models.own_price(model)
+    return language_models.price(model)
+
+
+def cost_of(model: str, purpose: str, budget: Budget, usage: Usage) -> Decimal | None:
     """Return what this usage of a model costs; None if the model has no price.
 
     Raises NotConfigured if the model has no price and the budget limits the cost.
     """
-    price = language_models.price(model)
+    price = price_of(model, purpose)
     if price is None and budget.limits_cost:
         raise language_models.NotConfigured(language_models.price_missing(model))
     return price.of(usage) if price else None

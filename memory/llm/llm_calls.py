@@ -32,7 +32,7 @@ from memory.kernel.settings import language_models
 from memory.kernel.settings.language_models import Budget, Usage
 from memory.kernel.work import leases
 from memory.llm import track_records
-from memory.llm.llm_budgets import TooManyCalls, check_budget, cost_of
+from memory.llm.llm_budgets import TooManyCalls, check_budget, cost_of, price_of
 from memory.llm.llm_spending import EMBEDDINGS, MODELS
 from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
 from memory.versions.models.runs import Run
@@ -42,6 +42,8 @@ logger = structlog.get_logger(__name__)
 # If a call is overdue by more than this, its caller is considered dead.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
+# How many digits of a hash tell versions of instructions apart.
+VERSION_DIGITS = 12
 # Outcomes that no provider charges for. With any other outcome, the provider may have done work
 # that it charges for, even if it has not reported any usage.
 FREE = (
@@ -75,7 +77,8 @@ class CallSession:
 class Attempt:
     """An attempt that is about to start: a single request to a model.
 
-    `prompt` is the whole request, `most` the maximum usage, and `seconds` the time limit.
+    `prompt` is the whole request, of which `instructions` are the server's own part; `most` is the
+    maximum usage, and `seconds` the time limit.
     """
 
     model: str
@@ -84,6 +87,7 @@ class Attempt:
     prompt: Mapping[str, Any]
     most: Usage
     seconds: float
+    instructions: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,7 @@ def start(
         if is_author and (reason := track_records.why_stopped(workspace, attempt.model)):
             raise track_records.Stopped(reason)
         budget = budget or language_models.budget(workspace.chosen_llm)
-        cost = cost_of(attempt.model, budget, attempt.most)
+        cost = cost_of(attempt.model, work.purpose, budget, attempt.most)
         embeds = work.purpose == LlmPurpose.EMBED
         of_kind = EMBEDDINGS if embeds else MODELS
         check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now, of_kind)
@@ -149,12 +153,18 @@ def start(
             attempt=attempt.attempt,
             model=attempt.model,
             prompt_hash=sha256(canonical_json(attempt.prompt)),
+            instructions=version_of(attempt.instructions),
             reserved_tokens=attempt.most.tokens,
             reserved_cost=cost,
             started_at=now,
             expires_at=now + datetime.timedelta(seconds=attempt.seconds) + GRACE,
             prompt=_sealed(attempt.prompt) if keep_content else None,
         )
+
+
+def version_of(instructions: str) -> str:
+    """Return the version of instructions: the beginning of their hash, "" if there are none."""
+    return sha256(instructions)[:VERSION_DIGITS] if instructions else ""
 
 
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
@@ -175,7 +185,7 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
     Returns False, and changes nothing, if the call has already been closed as interrupted.
     """
     usage = ending.usage
-    price = language_models.price(call.model)
+    price = price_of(call.model, call.purpose)
     cost = price.of(usage) if usage and price else None
     with transaction.atomic():
         finished = LlmCall.objects.filter(pk=call.pk, outcome=LlmOutcome.STARTED).update(

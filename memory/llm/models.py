@@ -94,6 +94,12 @@ class LlmCall(models.Model):
     prompt_hash = models.CharField(
         max_length=64, help_text="SHA-256 of the messages and tools that were sent."
     )
+    instructions = models.CharField(
+        max_length=12,
+        blank=True,
+        default="",
+        help_text="The version of the instructions that were sent: the beginning of their SHA-256.",
+    )
     outcome = models.CharField(
         max_length=16, choices=LlmOutcome.choices, default=LlmOutcome.STARTED
     )
@@ -136,7 +142,7 @@ class LlmCall(models.Model):
         # A short prompt can be guessed from its unkeyed hash, and errors may quote the request.
         content = ("prompt", "answer", "prompt_hash", "error")
         on_record = ("answered_by",)
-        plain = ("model",)
+        plain = ("model", "instructions")
         export = privacy.Export(
             "model-calls",
             "every call to a language model: its time, model and usage, and its prompt and answer"

@@ -970,6 +970,7 @@ class Migration(migrations.Migration):
                 ("model", models.CharField(max_length=220)),
                 ("answered_by", models.CharField(blank=True, default="", max_length=200)),
                 ("prompt_hash", models.CharField(max_length=64)),
+                ("instructions", models.CharField(blank=True, default="", max_length=12)),
                 ("outcome", models.CharField(default="started", max_length=16)),
                 ("error", models.TextField(blank=True, default="")),
                 ("input_tokens", models.BigIntegerField(null=True)),

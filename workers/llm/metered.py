@@ -10,11 +10,10 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db import connection as db_connection
 
-from memory.kernel import tracing
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import language_models
 from memory.kernel.settings.language_models import Usage
-from memory.llm import llm_calls
+from memory.llm import llm_calls, llm_spans
 from memory.llm.llm_budgets import TooManyCalls
 from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.llm.models import LlmCall, LlmOutcome
@@ -85,12 +84,14 @@ class MeteredModel:
             model = ProviderModel(
                 connection, seconds=settings.UAC_LLM_TIMEOUT_SECONDS, max_output_tokens=most
             )
+            language_models.price(connection.name)  # may take a second, which no lock must wait for
             call = self._admitted(
                 Attempt(
                     model=connection.name,
                     turn=self.turn,
                     attempt=attempt,
                     prompt=prompt,
+                    instructions="\n".join(one.text for one in messages if isinstance(one, System)),
                     most=Usage(input_tokens=size // BYTES_PER_TOKEN, output_tokens=most),
                     seconds=settings.UAC_LLM_TIMEOUT_SECONDS,
                 )
@@ -133,8 +134,9 @@ def _recorded(
     outcome, error, answer = LlmOutcome.INTERRUPTED, "The worker was stopped during the call.", None
     failure: CallFailed | None = None
     try:
-        with tracing.span("language model", model=call.model, purpose=call.purpose):
+        with llm_spans.model_span("chat", call.model, purpose=call.purpose) as span:
             answer = model.complete(messages, tools, tool_choice=tool_choice)
+            llm_spans.note_answer(span, answer.model, answer.usage)
         problems = [called.problem for called in answer.tool_calls if called.problem]
         outcome = LlmOutcome.INVALID_CALL if problems else LlmOutcome.OK
         error = "\n".join(problems)

@@ -323,12 +323,15 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
             " currency of `UAC_LLM_PRICES`.",
             minimum=0, kind=float, field="llm_cost_per_month"),
     Setting("UAC_LLM_PRICES", "", 'Prices per million tokens, as JSON: `{"openai:gpt-5-mini":'
-            ' {"input": 0.25, "output": 2, "cache_read": 0.03}}`.'),
+            ' {"input": 0.25, "output": 2, "cache_read": 0.03}}`. They override the list prices, in'
+            " US dollars, that the server knows of many models."),
     Setting("UAC_LLM_WINDOW_CHARACTERS", 12_000, "Maximum number of characters from a user's log in"
             " one prompt; the manifest and the instructions add about 15,000.", "characters", 1000),
     Setting("UAC_LLM_COMBINE_STEPS", True, "Ask the model in a single call for the facts in"
             " messages and for the edits that add them to the project. With `false`, two separate"
             " calls are made, which a weak model handles better."),
+    Setting("UAC_LLM_INSTRUCTIONS", "", "Folder with instructions for language models; its files"
+            " replace those of the same name in `workers/authoring/instructions`."),
     Setting("UAC_LLM_KEEP_CONTENT", False, "Whether to store, encrypted, the prompts and"
             " responses of calls."),
     Setting("UAC_ENCRYPTION_KEYS", [], "Keys for encrypted content, separated by commas, newest"

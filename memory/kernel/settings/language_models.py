@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -162,15 +163,60 @@ def budget(chosen: Chosen) -> Budget:
 
 
 def price(name: str) -> Price | None:
-    """Return the prices of this model (`provider:model`); None if it is not in the price list."""
+    """Return the prices of this model (`provider:model`), or None if they are unknown.
+
+    The server's price list overrides the providers' own prices.
+    """
+    return own_price(name) or _list_price(name)
+
+
+def own_price(name: str) -> Price | None:
+    """Return the prices of a model in the server's price list, or None if it is not in the list.
+
+    Embedding models have no others: web processes call them, and must not load all providers'.
+    """
     return _prices(settings.UAC_LLM_PRICES).get(name)
+
+
+@functools.lru_cache(maxsize=64)
+def _list_price(name: str) -> Price | None:
+    """Return the provider's list price, the highest one if it depends on the prompt's length.
+
+    The first call takes up to a second, and 100 MB.
+    """
+    from genai_prices import Usage as PricedUsage
+    from genai_prices import calc_price
+    from genai_prices.types import TieredPrices
+
+    provider, _, model = name.partition(":")
+    if provider not in PROVIDERS:
+        return None
+    try:
+        listed = calc_price(PricedUsage(), model, provider_id=provider).model_price
+    except LookupError:
+        return None
+
+    def dearest(of_tokens: Decimal | TieredPrices | None) -> Decimal | None:
+        if isinstance(of_tokens, TieredPrices):
+            return max([of_tokens.base, *(tier.price for tier in of_tokens.tiers)])
+        return of_tokens
+
+    sent, received = dearest(listed.input_mtok), dearest(listed.output_mtok)
+    if sent is None or received is None:
+        return None
+    return Price(
+        input=sent,
+        output=received,
+        cache_read=_or(dearest(listed.cache_read_mtok), sent),
+        cache_write=_or(dearest(listed.cache_write_mtok), sent),
+    )
 
 
 def price_missing(name: str) -> str:
     """Explain that a model's cost cannot be limited because the model has no price."""
     return (
-        f"The server's price list (UAC_LLM_PRICES) has no price for {name}, so its cost cannot be"
-        " limited."
+        f"The price of {name} is unknown, so its cost cannot be limited. Add it to the server's"
+        " price list (UAC_LLM_PRICES)."
     )
 
 
@@ -216,6 +262,8 @@ def validate_server_settings() -> dict[str, str]:
         found["UAC_LLM_MODEL"] = problem
     if settings.UAC_LLM_BASE_URL and (problem := wrong_url(settings.UAC_LLM_BASE_URL)):
         found["UAC_LLM_BASE_URL"] = problem
+    if (folder := settings.UAC_LLM_INSTRUCTIONS) and not Path(folder).is_dir():
+        found["UAC_LLM_INSTRUCTIONS"] = f"There is no folder {folder}."
     try:
         _prices(settings.UAC_LLM_PRICES)
     except ValueError as error:

@@ -81,6 +81,7 @@ def call(
         prompt={"messages": ["the prompt <b>of Ada</b>"]},
         most=Usage(input_tokens=500, output_tokens=1000),
         seconds=60,
+        instructions=fields.pop("instructions", ""),
     )
     keep_content = fields.pop("keep_content", False)
     made = llm_calls.start(work, attempt, keep_content=keep_content)
@@ -120,7 +121,12 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
         call(workspace)
     call(workspace, LlmOutcome.TIMEOUT, usage=None)
     call(workspace, purpose=LlmPurpose.STRUCTURE)
-    call(other, model="google:gemini", usage=Usage(input_tokens=7, output_tokens=3))
+    changed = call(
+        other,
+        model="google:of-nobody",
+        usage=Usage(input_tokens=7, output_tokens=3),
+        instructions="Keep the memory.",
+    )
 
     def totals(**filters: Any) -> str:
         return shown(admin_client.get(list_url(LlmCall), filters))
@@ -129,9 +135,11 @@ def test_the_list_is_filtered_and_added_up(admin_client: Client, workspace: Work
     # All answered calls with a price: 400 at 1 and 60 at 10, per million tokens.
     assert "Cost: 0.003000 Calls without reported tokens: 1 Calls without a price: 1" in totals()
     assert "Calls: 4 Tokens in: 1,200" in totals(workspace__id__exact=workspace.pk)
-    assert "Calls: 1 Tokens in: 7" in totals(model="google:gemini")
+    assert "Calls: 1 Tokens in: 7" in totals(model="google:of-nobody")
     assert "Calls: 1 Tokens in: 0" in totals(outcome__exact="timeout")
     assert "Calls: 1 Tokens in: 400" in totals(purpose__exact="structure")
+    assert changed.instructions == llm_calls.version_of("Keep the memory.")
+    assert "Calls: 1 Tokens in: 7" in totals(instructions=changed.instructions)
     assert "No rows match." in totals(outcome__exact="wrong_key")
 
 

@@ -140,8 +140,8 @@ def test_model_without_price_is_refused_under_budget(choose: Choose, settings: S
     settings.UAC_LLM_PRICES = '{"openai:gpt-5-mini": {"input": 0.25, "output": 2}}'
     choose(tokens_per_day=5000)
 
-    with pytest.raises(ValidationError, match="no price for openai:gpt-5"):
-        choose(model="openai:gpt-5")
+    with pytest.raises(ValidationError, match="price of openai:of-nobody is unknown"):
+        choose(model="openai:of-nobody")
 
 
 @pytest.mark.parametrize(
@@ -210,3 +210,25 @@ def test_prices_are_exact(settings: Settings) -> None:
     assert second
     assert second.of(usage) == Decimal("0.003")
     assert language_models.price("openai:c") is None
+
+
+def test_a_known_model_has_its_list_price_unless_the_server_sets_another(
+    settings: Settings,
+) -> None:
+    settings.UAC_LLM_PRICES = ""
+    listed = language_models.price("openai:gpt-5-mini")
+    tiered = language_models.price("anthropic:claude-sonnet-4-5")
+    settings.UAC_LLM_PRICES = '{"openai:gpt-5-mini": {"input": 7, "output": 8}}'
+
+    assert listed
+    assert (listed.input, listed.output, listed.cache_read) == (
+        Decimal("0.25"),
+        Decimal(2),
+        Decimal("0.025"),
+    )
+    assert tiered
+    assert tiered.input > Decimal(3)  # of long prompts, so that no budget is exceeded
+    overridden = language_models.price("openai:gpt-5-mini")
+    assert overridden
+    assert (overridden.input, overridden.output) == (Decimal(7), Decimal(8))
+    assert language_models.own_price("anthropic:claude-sonnet-4-5") is None

@@ -480,11 +480,11 @@ def test_workspace_without_a_model_resumes_none(workspace: Workspace, settings: 
 # nothing was judged.
 MANY = """
 INSERT INTO memory_llmcall (id, workspace_id, user_id, purpose, work, turn, attempt, model,
-    answered_by, prompt_hash, outcome, error, reserved_tokens, started_at, expires_at,
+    answered_by, prompt_hash, instructions, outcome, error, reserved_tokens, started_at, expires_at,
     finished_at)
 SELECT gen_random_uuid(), %(workspace)s, %(user)s,
     CASE WHEN n %% 3 = 0 THEN 'memorize' ELSE 'structure' END, gen_random_uuid(), 1 + n %% 10, 1,
-    CASE WHEN n %% 2 = 0 THEN 'openai:the-model' ELSE 'openai:other' END, '', repeat('0', 64),
+    CASE WHEN n %% 2 = 0 THEN 'openai:the-model' ELSE 'openai:other' END, '', repeat('0', 64), '',
     'ok', '', 0, %(now)s - make_interval(mins => 60 + n), %(now)s, %(now)s
 FROM generate_series(1, 20000) n
 """

@@ -21,13 +21,12 @@ import numpy as np
 import structlog
 from django.conf import settings
 
-from memory.kernel import tracing
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import language_models
 from memory.kernel.settings.language_models import Budget, Connection, LanguageModelError, Usage
-from memory.llm import llm_calls
+from memory.llm import llm_calls, llm_spans
 from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.llm.models import LlmOutcome, LlmPurpose
 from memory.recall.search.embeddings.interface import EmbedderBusy, EmbeddingFailed, Floats
@@ -330,11 +329,12 @@ class RemoteEmbedder:
         )
         usage = None
         try:
-            with tracing.span("embeddings", model=call.model):
+            with llm_spans.model_span("embeddings", call.model, purpose=call.purpose) as span:
                 answer = request_embeddings(
                     self.connection, self._body(texts), seconds, len(texts), self.name
                 )
                 usage = read_usage(answer)
+                llm_spans.note_answer(span, "", usage)
                 made = read_vectors(answer, len(texts), self.dimensions, self.name)
             outcome, problem = LlmOutcome.OK, ""
         except CallFailed as failure:

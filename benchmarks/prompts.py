@@ -1,0 +1,128 @@
+"""Compare changed instructions with the old ones: facts, records, refusals and tokens.
+
+The recorded conversations of LOCOMO, in UAC_DATA_DIR, are remembered twice, each time on a server
+of its own that has one of the two sets of instructions. `--old` is a commit or a folder; without
+it, it is the last commit, so that uncommitted changes are measured.
+
+Models are named as NAME or NAME@BASE_URL, as for `notice`. Without any, nothing is measured; with
+`--quick`, a stand-in that files every text by rule shows only what the instructions cost.
+"""
+
+import itertools
+import logging
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.chat import Model
+from benchmarks.harness import (
+    Row,
+    commit,
+    expect,
+    new_client,
+    parser,
+    report,
+    require_data,
+    server_environment,
+    settings_of,
+)
+from benchmarks.locomo import Conversation, read_conversations
+from benchmarks.notice import models_of
+from deploy.embedded.system import System, running_system
+
+ROOT = Path(__file__).parent.parent
+FOLDER = Path("workers/authoring/instructions")
+COMPARED = ("facts", "records", "rejected", "refused", "calls", "failed_calls", "sent", "returned")
+
+
+def main() -> None:
+    """Remember the conversations with either set of instructions, and report the differences."""
+    line = parser(__doc__, conversations=(None, 1), sessions=(None, 2))
+    line.add_argument("--models", nargs="+", default=[], help="NAME or NAME@BASE_URL")
+    line.add_argument("--old", default="HEAD", help="the commit or folder of the old instructions")
+    line.add_argument("--new", default=str(ROOT / FOLDER), help="those of the new ones")
+    asked = line.parse_args()
+    (path,) = require_data("locomo.json")
+    conversations = [
+        one.beginning(asked.sessions) for one in read_conversations(path)[: asked.conversations]
+    ]
+    rows: list[Row] = []
+    problems: list[str] = []
+    with models_of(asked) as models, tempfile.TemporaryDirectory() as room:
+        for name, place in (("old", asked.old), ("new", asked.new)) if models else ():
+            folder = instructions_of(place, Path(room) / name)
+            environment = {**server_environment(), "UAC_LLM_INSTRUCTIONS": str(folder)}
+            with running_system(llm_workers=1, environment=environment) as system:
+                settings_of(system)
+                logging.disable(logging.INFO)  # otherwise every call would be logged
+                for model in models:
+                    row = measure(system, model, conversations, problems)
+                    rows.append({"model": model.name, "instructions": name, **row})
+    if not models:
+        problems.append("nothing is measured without --models")
+    old, new = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    figures = {
+        f"{before['model']}_{name}_change": after[name] - before[name]
+        for before, after in zip(old, new, strict=True)
+        for name in COMPARED
+    }
+    report(
+        "prompts",
+        settings={"old": asked.old, "new": asked.new, "commit": commit()},
+        rows=rows,
+        figures=figures,
+        path=asked.json,
+        problems=problems,
+    )
+
+
+def instructions_of(place: str, folder: Path) -> Path:
+    """Return the folder of instructions at this path or, written to `folder`, of this commit."""
+    if Path(place).is_dir():
+        return Path(place).resolve()
+    folder.mkdir()
+    for name in _git("ls-tree", "--name-only", place, f"{FOLDER}/").split():
+        (folder / Path(name).name).write_text(_git("show", f"{place}:{name}"))
+    return folder
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def measure(
+    system: System, model: Model, conversations: Sequence[Conversation], problems: list[str]
+) -> Row:
+    """Have a model remember the sessions of all conversations, one by one; return the figures."""
+    from benchmarks.model_server import remember, set_model, spent
+    from memory.log.models.entries import EntryKind, LogEntry
+
+    workspace = f"prompts-{model.name}"
+    client = new_client(system, workspace)
+    set_model(workspace, model)
+    records = 0
+    for conversation in conversations:
+        user_id = conversation.name
+        expect(201, client.post("users/", {"user_id": user_id, "time_zone": "UTC"}))
+        for _, turns in itertools.groupby(conversation.turns, key=lambda turn: turn.session):
+            messages = [{**turn.entry, "role": "user"} for turn in turns]
+            remember(system, client, workspace, user_id, messages, problems)
+        records += _count_records(client.get(f"users/{user_id}/state/")[1])
+    facts = LogEntry.objects.filter(user__workspace__name=workspace, kind=EntryKind.FACT)
+    figures = {**spent(workspace), "facts": facts.count(), "records": records}
+    return {name: figures[name] for name in COMPARED}
+
+
+def _count_records(state: Any) -> int:
+    return sum(
+        collection["count"]
+        for domain in state["domains"].values()
+        for collection in domain["collections"].values()
+    )
+
+
+if __name__ == "__main__":
+    main()
