@@ -41,7 +41,12 @@ class Attack:
         seqs = [seq for seq, _ in lines_in(request)]
         given = sum(message["role"] == "assistant" for message in request.body["messages"])
         if given == 0:
-            edits = [{"sources": seqs, **edit} for edit in self.edits]
+            # It answers at once that what it adds is new.
+            new = {"same_as": None}
+            edits = [
+                {"sources": seqs, **(new if edit["op"] == "add" else {}), **edit}
+                for edit in self.edits
+            ]
             return called("edit", {"edits": edits})
         if given == 1:
             return called("finish", {})
@@ -85,6 +90,10 @@ ATTACKS = (
         give_reasons(
             update_record("Passport", "ada", expires_on="2099-01-01"), expires_on="ten years"
         )
+    ]),
+    Attack("update", "said to be the same", JAZZ, [
+        {**add_record("Allergy", "anew", allergen="penicillin", drug_class="nsaid"),
+         "same_as": "pen"},
     ]),
     Attack("update", "price of another", CONCERT, [update_record("Trip", "rome", cost=50)]),
     Attack("update", "name of another", SMALL_TALK[12], [
