@@ -23,6 +23,7 @@ from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.fields import validate_time_zone
 from memory.kernel.models.users import USER_ID_PATTERN, USER_ID_RULE, MemoryUser, user_id_fault
 from memory.kernel.models.workspaces import Scope
+from memory.kernel.texts import MAX_REASON
 from memory.kernel.users import (
     UserExists,
     change_user,
@@ -231,7 +232,7 @@ class Users(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Memor
             etags.IF_MATCH,
             OpenApiParameter(
                 "reason",
-                str,
+                {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"},
                 required=True,
                 description="The reason for the erasure, which stays on record: at most 2000"
                 " characters, without the user_id.",

@@ -22,12 +22,12 @@ from memory.kernel.http.user_scope import UserScopedView
 
 AFTER = OpenApiParameter(
     "after",
-    str,
+    {"type": "string", "pattern": "^(now|[0-9]{1,9})?$", "format": "feed-number"},
     description="Return the events after this event number in the workspace's feed: 0 for all"
     " events, `now` (default) for future events only, otherwise the `next` value from the last"
     " response.",
 )
-WAIT = OpenApiParameter("wait", float, description="Seconds to wait for an event.")
+WAIT = OpenApiParameter("wait", waiting.SECONDS, description="Seconds to wait for an event.")
 
 
 class EventFilter(AlertFilter):

@@ -4,6 +4,7 @@ from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -45,13 +46,21 @@ class PausedConstraintFilter(django_filters.FilterSet):
 
     user_id = django_filters.CharFilter(field_name="user__user_id")
     # A boolean filter would silently ignore an invalid value.
-    resumed = django_filters.TypedChoiceFilter(
-        choices=[("true", "true"), ("false", "false")],
-        coerce=lambda text: text == "true",
-        field_name="resumed_at",
-        lookup_expr="isnull",
-        exclude=True,
-        help_text="true for constraints that were resumed, false for those that are still paused.",
+    resumed = extend_schema_field(
+        {
+            "type": "string",
+            "enum": ["false", "true"],
+            "description": "true for constraints that were resumed, false for those that are still"
+            " paused.",
+        }
+    )(
+        django_filters.TypedChoiceFilter(
+            choices=[("true", "true"), ("false", "false")],
+            coerce=lambda text: text == "true",
+            field_name="resumed_at",
+            lookup_expr="isnull",
+            exclude=True,
+        )
     )
 
     class Meta:

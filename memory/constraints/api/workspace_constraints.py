@@ -185,13 +185,13 @@ class WorkspaceConstraints(
         parameters=[
             OpenApiParameter(
                 "version",
-                int,
+                {"type": "integer", "minimum": 1, "maximum": 999_999_999},
                 description="The version to check. Default: the live version, or the newest if none"
                 " is live.",
             ),
             OpenApiParameter(
                 "after",
-                int,
+                {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
                 description="The `after` value of the previous response, to check the next users.",
             ),
         ],

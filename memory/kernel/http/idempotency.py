@@ -24,7 +24,7 @@ from memory.kernel.work import idempotency
 
 HEADER = OpenApiParameter(
     "Idempotency-Key",
-    str,
+    {"type": "string", "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"},
     OpenApiParameter.HEADER,
     description="Identifies this write, so that the request can be repeated if its response is"
     " lost: a repeated request is not carried out again, and its response has the header"

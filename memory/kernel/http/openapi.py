@@ -13,7 +13,6 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema
 from rest_framework.fields import empty
 
-from memory.kernel.http.pagination import Pagination
 from memory.kernel.http.problems import CONTENT_TYPE, NAMESPACE
 from memory.kernel.http.serializers import LOWER_NAME, StrictSerializer
 from memory.kernel.models.users import USER_ID_PATTERN
@@ -60,6 +59,12 @@ ERRORS: Mapping[str, str] = {
     "429": "A rate limit is exceeded.",
     "500": "The server failed.",
     "503": "Temporarily unavailable. Try again in a moment.",
+}
+# Schemas of the parts of paths.
+IN_PATHS: Mapping[str, Mapping[str, Any]] = {
+    "name": LOWER_NAME,
+    "user_id": {"pattern": f"^{USER_ID_PATTERN.pattern}$"},
+    **{name: {"minimum": 1, "maximum": 2**31 - 1} for name in ("number", "seq", "version")},
 }
 ALWAYS = ("400", "401", "403", "404", "405", "406", "409", "410", "412", "422", "429", "500", "503")
 WITH_BODY = ("413", "415")
@@ -363,41 +368,8 @@ def _parameters(path: str, operation: dict[str, Any]) -> None:
     parameters = operation.get("parameters", [])
     parameters.sort(key=lambda one: named.index(one["name"]) if one["in"] == "path" else len(named))
     for parameter in parameters:
-        _narrow(parameter)
-
-
-def _narrow(parameter: dict[str, Any]) -> None:
-    """Add limits, patterns and formats to the schema of a parameter shared by many operations."""
-    schema = parameter["schema"]
-    match parameter["in"], parameter["name"]:
-        case "path", "user_id":
-            schema["pattern"] = f"^{USER_ID_PATTERN.pattern}$"
-        case "path", "seq" | "version" | "number":
-            schema |= {"minimum": 1, "maximum": 2**31 - 1}
-        case "path", "name":
-            schema |= LOWER_NAME
-        case "query", "page_size":
-            schema |= {"minimum": 1, "maximum": Pagination.max_page_size}
-        case "query", "cursor":
-            schema.setdefault("format", "cursor")
-        case "query", "wait":
-            schema |= {"minimum": 0}
-        case "query", "after" if schema["type"] == "integer":
-            schema |= {"minimum": 0, "maximum": 2**31 - 1}
-        case "query", "after":
-            schema |= {"pattern": "^(now|[0-9]{1,9})?$", "format": "feed-number"}
-        case "query", "page" | "version":
-            schema |= {"minimum": 1, "maximum": 999_999_999}
-            schema.pop("format", None)
-        case "query", "reason":
-            schema |= {"maxLength": 2000, "minLength": 1, "pattern": r"\S"}
-        case "query", "resumed":
-            schema |= {"type": "string", "enum": ["false", "true"]}
-            schema.pop("format")
-        case "query", "as_of" | "since" | "until" if "format" not in schema:
-            schema["format"] = "moment"
-        case "header", "Idempotency-Key":
-            schema |= {"pattern": "^[!-~]([ -~]{0,253}[!-~])?$"}
+        if parameter["in"] == "path":
+            parameter["schema"] |= IN_PATHS.get(parameter["name"], {})
 
 
 def _example(operation: dict[str, Any], example: Mapping[str, Any]) -> None:

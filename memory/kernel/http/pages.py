@@ -20,7 +20,11 @@ PAGE = [
         {"type": "string", "format": "key-cursor"},
         description="The cursor from the `next` or `previous` link of another page.",
     ),
-    OpenApiParameter("page_size", int, description="The number of results per page."),
+    OpenApiParameter(
+        "page_size",
+        {"type": "integer", "minimum": 1, "maximum": Pagination.max_page_size},
+        description="The number of results per page.",
+    ),
 ]
 
 

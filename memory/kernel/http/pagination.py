@@ -46,6 +46,15 @@ class Pagination(CursorPagination):
         except (NotFound, ValueError, TypeError, ModelValidationError, DataError):
             raise bad_cursor() from None
 
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        """Return the query parameters, with their limits."""
+        parameters: list[dict[str, Any]] = super().get_schema_operation_parameters(view)
+        limits = {
+            self.cursor_query_param: {"format": "cursor"},
+            self.page_size_query_param: {"minimum": 1, "maximum": self.max_page_size},
+        }
+        return [{**one, "schema": {**one["schema"], **limits[one["name"]]}} for one in parameters]
+
     def get_page_size(self, request: Request) -> int:
         """Parse `?page_size=`; raises ValidationError unless it is between 1 and the maximum."""
         text = request.query_params.get(self.page_size_query_param)

@@ -16,12 +16,16 @@ from rest_framework.request import Request
 
 from memory.kernel.admission import slots
 
+# The schema of a query parameter `wait`.
+SECONDS = {"type": "number", "format": "double", "minimum": 0}
 WAIT = OpenApiParameter(
-    "wait", float, description="Seconds to wait for the result before responding with 202."
+    "wait",
+    SECONDS,
+    description="Seconds to wait for the result before responding with 202.",
 )
 
 # Matches a number in JSON syntax.
-_SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
+_NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 
 
 def seconds(request: Request, default: float) -> float:
@@ -30,7 +34,7 @@ def seconds(request: Request, default: float) -> float:
     text = request.query_params.get("wait")
     if text is None:
         return min(default, most)
-    value = float(text) if _SECONDS.fullmatch(text) else -1.0
+    value = float(text) if _NUMBER.fullmatch(text) else -1.0
     if value < 0:
         raise ValidationError(
             {"wait": [f"Give a number of seconds from 0 on, not {text[:100]!r}."]}

@@ -12,7 +12,11 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    PolymorphicProxySerializer,
+    extend_schema_field,
+)
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -30,6 +34,7 @@ from memory.kernel.http.serializers import MAX_NAMED, unknown_fields, validated
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Scope
+from memory.kernel.texts import MAX_REASON
 from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
 from memory.log import entry_log, fixes
 from memory.log.api.entry_serializers import (
@@ -55,7 +60,14 @@ _ENTRY = EntrySerializer()
 class EntryFilter(django_filters.FilterSet):
     """Filters for log entries."""
 
-    after = WholeNumberFilter("seq", "gt", min_value=0, label="Only entries with higher numbers.")
+    after = extend_schema_field(
+        {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 2**31 - 1,
+            "description": "Only entries with higher numbers.",
+        }
+    )(WholeNumberFilter("seq", "gt", min_value=0))
     kind = django_filters.ChoiceFilter(choices=EntryKind.choices)
     session_id = django_filters.CharFilter()
 
@@ -142,7 +154,7 @@ class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Log
         [
             OpenApiParameter(
                 "reason",
-                str,
+                {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"},
                 description="The reason for the redaction, which stays on record; at most 2000"
                 " characters.",
             ),

@@ -33,7 +33,7 @@ CHOICES = [
 WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
     "wait",
-    float,
+    waiting.SECONDS,
     description="Seconds to wait for the language model to complete the question.",
 )
 COMPLETE_BY = (

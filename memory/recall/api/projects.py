@@ -126,7 +126,7 @@ class Collection(KnownView):
         parameters=[
             OpenApiParameter(
                 "page",
-                int,
+                {"type": "integer", "minimum": 1, "maximum": 999_999_999},
                 description="The page number, starting at 1; each page is one file of the project.",
             ),
             AS_OF,

@@ -22,7 +22,7 @@ from memory.kernel.http.user_scope import UserScopedView
 from memory.log.models.entries import By
 from memory.versions import differences, past_states, rollback
 from memory.versions.api.checkpoints import CheckpointDetailSerializer
-from memory.versions.api.moments import BY, AsOfSerializer, by_of, known_as_of
+from memory.versions.api.moments import BY, MOMENT, AsOfSerializer, by_of, known_as_of
 from memory.versions.models.checkpoints import Checkpoint
 
 MAX_REASON = 500
@@ -64,14 +64,14 @@ class Difference(UserScopedView):
         parameters=[
             OpenApiParameter(
                 "since",
-                str,
+                MOMENT,
                 required=True,
                 description="The earlier point in time; accepts the same values as `as_of`"
                 " elsewhere, but a day means its start, so that its own changes are included.",
             ),
             OpenApiParameter(
                 "until",
-                str,
+                MOMENT,
                 description="The later point in time; accepts the same values as `as_of`"
                 " elsewhere (a day means its end). Default: now.",
             ),

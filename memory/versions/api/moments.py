@@ -17,9 +17,11 @@ from memory.log.models.entries import By
 from memory.versions import past_states
 from memory.versions.past_states import Known
 
+# The schema of a query parameter that is a moment.
+MOMENT = {"type": "string", "format": "moment"}
 AS_OF = OpenApiParameter(
     "as_of",
-    str,
+    MOMENT,
     description="Use what was known as of an entry (its number, such as 120), a version (v7), a"
     " day (2026-03-01: at its end, or now if it is today) or a point in time (2026-03-01T09:00,"
     " interpreted in the user's time zone unless it has a UTC offset), instead of what is known"
