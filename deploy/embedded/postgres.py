@@ -33,8 +33,9 @@ _LONGEST_SOCKET_FOLDER = 107 - len("/.s.PGSQL.65535")
 
 @dataclass(frozen=True)
 class Postgres:
-    """A PostgreSQL server: its process, and a connection URL for each role."""
+    """A PostgreSQL server: its data directory, its process, and a connection URL for each role."""
 
+    cluster: Path
     process: ManagedProcess
     superuser_url: str
     owner_url: str
@@ -93,6 +94,7 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
         raise
     address = f"127.0.0.1:{port}/uac"
     return Postgres(
+        cluster=cluster,
         process=process,
         superuser_url=superuser_url,
         owner_url=f"postgresql://uac_owner:{owner_password}@{address}",

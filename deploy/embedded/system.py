@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
+from deploy.embedded.preparation import is_prepared, mark_prepared
 from deploy.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, held_port
 from deploy.embedded.sandboxes import prepare_sandboxes
 from deploy.embedded.services import Services, running_services
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
+# Of the checkout, or where the package is installed: Python finds our packages there.
+_ROOT = Path(__file__).resolve().parents[2]
 
 # Language model calls wait for the network, so there can be more threads than processors.
 LLM_THREADS = 8
@@ -46,13 +48,24 @@ class System:
         return self.services.data_folder
 
     def manage(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
-        """Run `manage.py` with `arguments`; return its output.
+        """Run the command of manage.py that `arguments` name; return its output.
 
         `environment` adds to the server's variables. Raises ProcessFailed if the command fails.
         """
+        return self._run("-m", "django", *arguments, environment=environment)
+
+    def prepare(self) -> None:
+        """Bring the database and the static files up to date with the code."""
+        cluster = self.services.postgres.cluster
+        if not is_prepared(cluster, self.environment):
+            owner = {"DATABASE_URL": self.services.postgres.owner_url}
+            self._run("-m", "deploy.embedded.preparation", environment=owner)
+            mark_prepared(cluster)
+
+    def _run(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         finished = subprocess.run(  # noqa: S603  # nosec B603 # our own program
-            [sys.executable, "manage.py", *arguments],
-            cwd=_CHECKOUT,
+            [sys.executable, *arguments],
+            cwd=_ROOT,
             env={**os.environ, **self.environment, **(environment or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -63,7 +76,7 @@ class System:
         if finished.returncode != 0:
             command = " ".join(arguments)
             end = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
-            raise ProcessFailed(f"manage.py {command} failed:\n{end}")
+            raise ProcessFailed(f"{command} failed:\n{end}")
         return finished.stdout
 
     def start(self, *names: str) -> None:
@@ -122,9 +135,7 @@ def running_system(
         system = _make_system(services, port, environment or {})
         prepare_sandboxes(system.environment, report)
         report("migrations and static files")
-        system.manage("migrate", environment={"DATABASE_URL": services.postgres.owner_url})
-        if web:
-            system.manage("collectstatic", "--noinput")
+        system.prepare()
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
         commands = {
             **({"web": _granian("wsgi", port, "--blocking-threads", "16")} if web else {}),
@@ -203,7 +214,7 @@ def _make_processes(
             log_path=system.data_folder / "logs" / f"{name}.log",
             ready=_answers(ports[name]) if name in ports else _celery_says_ready,
             environment={**variables, **metrics.get(name, {}), **environment_of.get(name, {})},
-            folder=_CHECKOUT,
+            folder=_ROOT,
             inherited=system.services.inherited,
         )
         for name, command in commands.items()

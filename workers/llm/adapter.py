@@ -88,7 +88,7 @@ class ProviderModel:
         except ImportError as error:
             provider = self._connection.provider
             raise NotConfigured(
-                f"The client for {provider} is not installed: install uac-server[{provider}]"
+                f"The client for {provider} is not installed: install userascode-server[{provider}]"
                 f" ({error})."
             ) from error
         except Exception as error:

@@ -1,5 +1,6 @@
 """The MCP server: tools and resources, independent of the transport."""
 
+import importlib.metadata
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +26,16 @@ from memory.integrations.mcp import resources, tools
 from memory.integrations.mcp.api import RequestRefused
 from memory.integrations.mcp.tools import TOOLS, Caller
 
-VERSION = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
-    "version"
-]
+
+def _find_version() -> str:
+    """Return the version of the checkout or image, or of the installed package."""
+    file = Path(__file__).parents[3] / "pyproject.toml"
+    if file.exists():
+        return str(tomllib.loads(file.read_text())["project"]["version"])
+    return importlib.metadata.version("userascode-server")
+
+
+VERSION = _find_version()
 INSTRUCTIONS = (
     "What a product remembers about its users. Each user has a log of messages, facts and records,"
     " and a project: typed records in Python, with constraints that raise alerts. Begin with"

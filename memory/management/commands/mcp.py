@@ -35,7 +35,7 @@ class Command(BaseCommand):
             from memory.integrations.mcp.tools import Caller
         except ImportError as error:
             raise CommandError(
-                f"A package for MCP is missing ({error}): install uac-server[mcp]."
+                f"A package for MCP is missing ({error}): install userascode-server[mcp]."
             ) from None
         url, key = options["url"], os.environ.get("UAC_KEY")
         if not url or not key or not key.isascii():

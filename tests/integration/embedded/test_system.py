@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import urllib.request
 from collections.abc import Iterator
@@ -86,11 +87,31 @@ def test_a_killed_process_is_noticed_and_can_be_started_again(system: System, na
     system.check()
 
 
+def test_what_is_unchanged_is_not_prepared_again(folder: Path) -> None:
+    def start() -> Path:
+        with running_system(
+            folder, web=False, sandbox_workers=0, default_workers=0, beats=0
+        ) as system:
+            return Path(system.environment["STATIC_ROOT"])
+
+    # Given a server that was started, and lacks a file since
+    static = start()
+    file = static / "memory" / "admin.css"
+    file.unlink()
+    # When it starts again, then nothing is collected
+    start()
+    assert not file.exists()
+    # But it is if the folder is gone
+    shutil.rmtree(static)
+    start()
+    assert file.exists()
+
+
 def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:
     before = {process.pid for process in me().descendants()}
 
     with (
-        pytest.raises(ProcessFailed, match=r"manage\.py migrate failed(.|\n)*UAC_SANDBOX_RUNNER"),
+        pytest.raises(ProcessFailed, match=r"preparation failed(.|\n)*UAC_SANDBOX_RUNNER"),
         running_system(environment={"UAC_SANDBOX_RUNNER": "none"}),
     ):
         pytest.fail("it started")

@@ -189,8 +189,8 @@ def test_missing_provider_is_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(NotConfigured) as raised:
         ask(protocol="anthropic")
 
-    assert "install uac-server[anthropic]" in str(raised.value)
-    assert "uac-server[anthropic]" in LlmCall.objects.get().error
+    assert "install userascode-server[anthropic]" in str(raised.value)
+    assert "userascode-server[anthropic]" in LlmCall.objects.get().error
 
 
 def test_prices_are_exact(settings: Settings) -> None:

@@ -1,0 +1,66 @@
+"""Migrations and static files: brought up to date in one process, and only if code has changed.
+
+`python -m deploy.embedded.preparation` does it, with the environment of a server.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+# What the database and the static files are made from: our own code, and these packages.
+_FOLDERS = ("memory", "uac_site")
+_PACKAGES = ("django", "djangorestframework")
+
+
+def is_prepared(cluster: Path, environment: Mapping[str, str]) -> bool:
+    """Return whether the code is unchanged since `mark_prepared`, and nothing was deleted since."""
+    mark = _mark(cluster)
+    return (
+        mark.exists()
+        and mark.read_text() == _digest()
+        and Path(environment["STATIC_ROOT"]).exists()
+    )
+
+
+def mark_prepared(cluster: Path) -> None:
+    """Remember the code by which the database was prepared."""
+    _mark(cluster).write_text(_digest())
+
+
+def _mark(cluster: Path) -> Path:
+    """Return the file of the mark: in the cluster, which a new database has not."""
+    return cluster / "uac-prepared"
+
+
+def _digest() -> str:
+    """Return a digest of the code, by sizes and times of its files."""
+    digest = hashlib.sha256()
+    for part in (*(f"{name} {version(name)}" for name in _PACKAGES), *_files()):
+        digest.update(f"{part}\n".encode())
+    return digest.hexdigest()
+
+
+def _files() -> Iterator[str]:
+    for folder in _FOLDERS:
+        for path in sorted((_ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                status = path.stat()
+                yield f"{path} {status.st_size} {status.st_mtime_ns}"
+
+
+def main() -> int:
+    """Migrate the database and collect the static files."""
+    import django
+    from django.core.management import call_command
+
+    django.setup()
+    call_command("migrate", verbosity=0, skip_checks=False)
+    call_command("collectstatic", interactive=False, verbosity=0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
