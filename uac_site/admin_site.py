@@ -1,7 +1,7 @@
 """The admin's front page, ordered by what staff do every day, and rules for all admin pages."""
 
 from functools import partial, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin.apps import AdminConfig
@@ -12,6 +12,16 @@ from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 from django.urls import URLPattern, URLResolver, path, reverse
 from django.views.decorators.http import require_GET
+
+from uac_site import interrupted
+
+if TYPE_CHECKING:
+    from memory.kernel.models.privacy import Section
+
+# The models whose lists stand first in their rooms.
+LEADING = (
+    *("Alert", "MemoryUser", "WorkspaceConstraint", "LlmCall", "Delivery", "Alarm", "Workspace"),
+)
 
 
 class StaffSite(admin.AdminSite):
@@ -32,15 +42,21 @@ class StaffSite(admin.AdminSite):
         return {
             **super().each_context(request),
             "scope": partial(access.scope_of, request.user),
+            "home_path": reverse("admin:index"),
             "sees_nothing": access.workspaces_of(request.user) == (),
         }
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
-        """Add the search of the header."""
+        """Add the search of the header, and what an ended session has interrupted."""
         from memory.admin.search import search
 
         view = self.admin_view(require_GET(search))
-        return [path("search/", view, name="memory_search"), *super().get_urls()]
+        not_done = self.admin_view(require_GET(interrupted.show_not_done))
+        return [
+            path("search/", view, name="memory_search"),
+            path("not-done/", not_done, name="not_done"),
+            *super().get_urls(),
+        ]
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Refuse an account that is not staff's; the sign-in page has this view's address."""
@@ -70,6 +86,8 @@ class StaffSite(admin.AdminSite):
 
         @wraps(inner)
         def seen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if request.method == "POST" and not request.user.is_authenticated:
+                return interrupted.ask_to_log_in(request)
             # Imported late: Django looks up the site while loading its apps, before there are
             # models.
             from memory.kernel.admin.masking import hiding
@@ -93,25 +111,46 @@ class StaffSite(admin.AdminSite):
     def get_app_list(
         self, request: HttpRequest, app_label: str | None = None
     ) -> list[dict[str, Any]]:
-        """Put our sections first and staff accounts last."""
+        """Return the rooms that the reader may enter; each leads to its first list."""
         # Models can be imported only once the apps are loaded.
-        from memory.kernel.models.privacy import Section, privacy_of
+        from memory.kernel.models.privacy import Section
 
         apps = super().get_app_list(request, app_label)
         if app_label is not None:
             return apps
-        sections: list[dict[str, Any]] = []
-        for app in apps:
-            if app["app_label"] == "auth":
-                app["name"] = "Staff"
-            if app["app_label"] != "memory":
-                sections.append(app)
-                continue
-            for section in Section:
-                rows = [row for row in app["models"] if privacy_of(row["model"]).section is section]
-                if rows:
-                    sections.append({**app, "name": section.value, "models": rows})
-        return sorted(sections, key=lambda one: one["app_label"] != "memory")
+        lists: dict[Section, list[dict[str, Any]]] = {section: [] for section in Section}
+        for row in (row for app in apps for row in app["models"] if row["admin_url"]):
+            row["is_here"] = request.path.startswith(row["admin_url"])
+            lists[_section_of(row)].append(row)
+        machinery = lists.pop(Section.MACHINERY)
+        rooms = []
+        for section, rows in lists.items():
+            rows.sort(key=lambda row: row["object_name"] not in LEADING)
+            inner = machinery if section is Section.SERVER else []
+            if rows or inner:
+                rooms.append(
+                    {
+                        "name": section.value,
+                        "app_label": "memory",
+                        "app_url": (rows or inner)[0]["admin_url"],
+                        "has_module_perms": True,
+                        "models": rows,
+                        "machinery": inner,
+                        "is_machinery": any(row["is_here"] for row in inner),
+                        "is_here": any(row["is_here"] for row in [*rows, *inner]),
+                    }
+                )
+        return rooms
+
+
+def _section_of(row: dict[str, Any]) -> "Section":
+    """Return a list's room; the name of Django's accounts tells them from the people."""
+    from memory.kernel.models.privacy import Section, privacy_of
+
+    if row["model"]._meta.app_label != "memory":
+        row["name"] = {"User": "Staff accounts", "Group": "Roles"}.get(row["object_name"])
+        return Section.ACCESS
+    return privacy_of(row["model"]).section or Section.MACHINERY
 
 
 class StaffAdminConfig(AdminConfig):

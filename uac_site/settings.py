@@ -318,6 +318,7 @@ FORMAT_MODULE_PATH = ["uac_site.formats"]
 SECURE_SSL_REDIRECT = read("SECURE_SSL_REDIRECT")
 # Load balancers request these paths over plain HTTP, so don't redirect them.
 SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
+CSRF_FAILURE_VIEW = "uac_site.interrupted.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEVELOPMENT
 SECURE_HSTS_SECONDS = read("SECURE_HSTS_SECONDS")
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEVELOPMENT

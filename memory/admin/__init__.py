@@ -11,10 +11,9 @@ from memory.kernel.admin.tables import register_tables
 
 admin.site.site_title = "UaC"
 admin.site.site_header = "UaC: User as Code"
-admin.site.index_title = "People's memories"
-# There is no public site to link to, and wide lists need the space the sidebar would take up.
+admin.site.index_title = "Now"
+# There is no public site to link to.
 admin.site.site_url = None
-admin.site.enable_nav_sidebar = False
 
 
 def _import_screens(package: str) -> None:

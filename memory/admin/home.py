@@ -24,10 +24,11 @@ from memory.alerts.models.alerts import (
     PausedConstraint,
     Severity,
 )
-from memory.kernel.admin.display import counted, inline, sandbox_badge
+from memory.kernel.admin.display import ago, counted, duration, inline, sandbox_badge
 from memory.kernel.admin.hosts import state_of
 from memory.kernel.admin.links import link, link_to_list, list_url
 from memory.kernel.admin.rows import may_see, rows_for
+from memory.kernel.admin.steady_lists import kept_rows
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm, Heartbeat
 from memory.kernel.models.pauses import Pause
@@ -42,7 +43,6 @@ from memory.llm.llm_spending import SpendingRow
 from memory.llm.models import LlmCall, LlmSpending
 from memory.log.models.entries import EntryOutcome, Outcome
 from memory.operations import alarms
-from memory.operations.admin import duration
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunOutcome
 
@@ -158,8 +158,7 @@ def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
     last = Heartbeat.objects.filter(name=alarms.DISPATCHER).first()
     if last is None:
         return "The dispatcher has not run yet."
-    ago = max((now - last.at).total_seconds(), 0)
-    return f"The dispatcher last ran {duration(ago)} ago."
+    return f"The dispatcher last ran {duration((now - last.at).total_seconds())} ago."
 
 
 def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
@@ -174,7 +173,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     failing = _failing(hindered)
     is_bad = server or failing or open_[Severity.CRITICAL]
     sees_all = may_see(request, Alert) and may_see(request, Alarm) and may_see(request, Lane)
-    worst = list(_worst_of(request)) if any(open_.values()) else []
+    worst = list(_worst_of(request)) if counts else []
     if worst:
         people = {alert.user.public_id for alert in worst}
         person = people.pop() if len(people) == 1 else None
@@ -199,7 +198,10 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
 
 
 def _worst_of(request: HttpRequest) -> QuerySet[Alert]:
-    rows = rows_for(request, Alert).filter(duplicate_of=None, state=AlertState.OPEN)
+    """Return the worst open alerts or, right after an action on them, the same as before."""
+    rows = rows_for(request, Alert).filter(duplicate_of=None)
+    kept = kept_rows(request)
+    rows = rows.filter(state=AlertState.OPEN) if kept is None else rows.filter(pk__in=kept)
     by_urgency = rows.order_by(BY_STATE, BY_SEVERITY, "-opened_at")  # as in the index
     return by_urgency.select_related("user")[:MAX_WORST]
 
@@ -208,10 +210,10 @@ def _worst(alert: Alert, now: datetime.datetime) -> Mapping[str, Any]:
     until = alert.escalate_at
     return {
         "key": alert.pk,
+        "is_open": alert.state == AlertState.OPEN,
         "alert": link_to_alert(alert),
         "user": link(alert.user),
-        "opened_at": alert.opened_at,
-        "age": duration((now - alert.opened_at).total_seconds()),
+        "age": ago(alert.opened_at),
         "escalates_in": duration(max((until - now).total_seconds(), 0)) if until else "",
         "escalated_at": alert.escalated_at,
     }

@@ -19,7 +19,7 @@ from django.utils.text import capfirst
 from memory.alerts import feedback
 from memory.alerts.models.alerts import AlertFeedback
 from memory.kernel import encryption
-from memory.kernel.admin.actions import NotedActionForm, note_of, staff_of
+from memory.kernel.admin.actions import Menu, note_of, staff_of
 from memory.kernel.admin.base import section
 from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines
@@ -76,6 +76,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
             "name",
             "time_zone",
             "users_by_entry",
+            "name_field",
             "single_use",
             *(field for group in environment.GROUPS for field in group.overridable),
         ]
@@ -114,7 +115,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     fieldsets = [
         section(
             None,
-            *("name", "time_zone", "users_by_entry", "paused", "users", "keys"),
+            *("name", "time_zone", "users_by_entry", "name_field", "paused", "users", "keys"),
             *("public_id", "created_at"),
         ),
         section(
@@ -182,8 +183,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         "track_record",
     ]
     actions = ["pause", "resume", "let_model_go_on"]
-    action_form = NotedActionForm
-    action_note = "Reason (to let the model continue)"
+    menus = [Menu("Language model", ["let_model_go_on"], note="Reason")]
     search_fields = ["name", "=public_id"]
     search_help_text = "Search by name or public id."
     when_empty = "There are no workspaces yet. Add one, and an API key for its backend."

@@ -102,6 +102,24 @@ def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
     return row
 
 
+def assign(alert: Alert, *, actor: str, to: str) -> Alert:
+    """Record which staff member takes care of an alert; "" means that nobody does."""
+    with step_on(alert, actor) as (step, row):
+        _check_live(row)
+        if row.assigned_to != to:
+            row.assigned_to = to
+            row.save(update_fields=["assigned_to"])
+            step.tell(row, AlertEventKind.ASSIGNED, to=to or "nobody")
+    return row
+
+
+def add_note(alert: Alert, *, actor: str, note: str) -> Alert:
+    """Add a note to the history of an alert, which stays as it is."""
+    with step_on(alert, actor) as (step, row):
+        step.tell(row, AlertEventKind.NOTED, note=note)
+    return row
+
+
 def _check_live(alert: Alert) -> None:
     if alert.state == AlertState.RESOLVED:
         raise AlertNotOpen("this alert is already resolved")

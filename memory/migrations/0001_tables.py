@@ -127,6 +127,16 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=100, unique=True)),
                 ("time_zone", models.CharField(default="UTC", max_length=64)),
                 ("users_by_entry", models.BooleanField(default=False)),
+                (
+                    "name_field",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="The field of a user's metadata that staff see beside the id,"
+                        " such as name.",
+                        max_length=100,
+                    ),
+                ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
@@ -677,6 +687,15 @@ class Migration(migrations.Migration):
                 ("open_since", models.DateTimeField(default=django.utils.timezone.now)),
                 ("escalate_at", models.DateTimeField(null=True)),
                 ("escalated_at", models.DateTimeField(null=True)),
+                (
+                    "assigned_to",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="The staff member who takes care of it.",
+                        max_length=150,
+                    ),
+                ),
                 (
                     "duplicate_of",
                     models.ForeignKey(

@@ -15,11 +15,12 @@ from django.db.models import F
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
+from django.utils.text import capfirst
 
 from memory.kernel.admin import masking
 from memory.kernel.admin.base import ReadOnlyAdmin
 from memory.kernel.admin.columns import plain_column
-from memory.kernel.admin.display import NOTHING, badge, inline, preformatted, shortened
+from memory.kernel.admin.display import NOTHING, badge, duration, inline, preformatted, shortened
 from memory.kernel.admin.filters import presence_filter
 from memory.kernel.admin.links import link
 from memory.kernel.models.operations import Alarm
@@ -132,13 +133,6 @@ def _standing(one: WorkStatus) -> dict[str, Any]:
     }
 
 
-def duration(seconds: float) -> str:
-    """Format a duration as short text, for lists."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
 def _rows(kind: WorkKind) -> Iterator[dict[str, Any]]:
     for one in stuck.found(kind, LISTED):
         yield {
@@ -184,9 +178,9 @@ def _act(request: HttpRequest) -> None:
         number = do(kind, keys)
         _note(request, kind, keys, ACTIONS[action])
         if number:
-            messages.success(request, f"{kind.label}: {number} {ACTIONS[action]}.")
+            messages.success(request, f"{capfirst(kind.label)}: {number} {ACTIONS[action]}.")
         if left := len(keys) - number:
-            messages.warning(request, f"{kind.label}: {left} not changed.")
+            messages.warning(request, f"{capfirst(kind.label)}: {left} not changed.")
 
 
 def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:

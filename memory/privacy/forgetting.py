@@ -417,6 +417,23 @@ def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
     return {**checkpoint.outline, "constraints": constraints}
 
 
+# Runs whose input was written by somebody who may have read the entries.
+_WRITTEN = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.STAFF])
+
+
+def count_queries(user: MemoryUser, seqs: Collection[int], traces: Traces) -> int:
+    """Return the number of finished queries that a redaction of these entries would empty."""
+    return _runs_to_empty(user, _came(user, seqs), traces).filter(kind=RunKind.QUERY).count()
+
+
+def _runs_to_empty(user: MemoryUser, since: datetime.datetime, traces: Traces) -> QuerySet[Run]:
+    return Run.objects.filter(
+        Q(checkpoint__in=traces.versions) | (_WRITTEN & Q(finished_at__gte=since)),
+        user=user,
+        finished_at__isnull=False,
+    )
+
+
 def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> set[str]:
     """Clear the content of runs that may contain data from the entries; return their ids.
 
@@ -431,18 +448,14 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
         ),
         "The requested version contained redacted content. Try again.",
     )
-    written = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.STAFF])
     # A run that failed permanently and was then requeued still has its old input, so close it.
     asked = Redaction.objects.filter(user=user).aggregate(last=Max("created_at"))["last"]
     if asked is not None:
         runs.close(
-            of_user.filter(written, queued_at__gte=since, queued_at__lt=asked),
+            of_user.filter(_WRITTEN, queued_at__gte=since, queued_at__lt=asked),
             "Content in this user's memory was redacted in the meantime. Try again.",
         )
-    chosen = of_user.filter(
-        Q(checkpoint__in=traces.versions) | (written & Q(finished_at__gte=since)),
-        finished_at__isnull=False,
-    )
+    chosen = _runs_to_empty(user, since, traces)
     emptied = {str(pk) for pk in chosen.values_list("pk", flat=True)}
     told = RunError(type="redacted", message=REDACTED).to_json()
     chosen.exclude(error=None).exclude(error__type="closed").update(error=told)

@@ -51,7 +51,7 @@ def test_slash_searches_everything(page: Page) -> None:
         page.keyboard.press("Enter")
 
     expect(page.get_by_role("link", name=MESSAGE)).to_be_visible()
-    for kind in ("Record locations", "Log entries"):
+    for kind in ("Records", "Log entries"):
         links = page.locator(f"h2:text-is('{kind}') + ul.lines").get_by_role("link")
         expect(links.first).to_be_visible()
 
@@ -59,12 +59,9 @@ def test_slash_searches_everything(page: Page) -> None:
 def test_enter_in_a_reason_does_nothing(page: Page, loaded: Person) -> None:
     page.goto("/admin/memory/alert/")
     row = page.get_by_role("row").filter(has_text=MESSAGE)
-    row.get_by_role("checkbox").check()
-    page.get_by_label("Action:").select_option("acknowledge")
-    page.get_by_label("Reason:").fill("seen")
-    page.get_by_label("Reason:").press("Enter")
     follow(row.get_by_role("link", name=MESSAGE))
-    reason = page.get_by_label("Reason (kept in the history)")
+    page.get_by_text("Snooze", exact=True).click()
+    reason = page.locator(".menu").filter(has_text="Snooze").get_by_label("Reason")
     reason.fill("seen")
     reason.press("Enter")
 
@@ -80,7 +77,7 @@ def test_acknowledgement_is_confirmed_and_reaches_the_api(page: Page, loaded: Pe
     page.get_by_label("Action:").select_option("acknowledge")
     follow(page.get_by_role("button", name="Go", exact=True))
 
-    expect(page.locator(".messagelist")).to_have_text("1 alert acknowledged.")
+    expect(page.locator(".messagelist")).to_contain_text("1 alert acknowledged.")
     expect(row.get_by_text("acknowledged", exact=True)).to_be_visible()
     assert [alert["message"] for alert in loaded.alerts("acknowledged")] == [MESSAGE]
     assert loaded.alerts("open") == []
@@ -90,8 +87,8 @@ def test_acknowledgement_is_confirmed_and_reaches_the_api(page: Page, loaded: Pe
     expect(history.get_by_role("row").filter(has_text="acknowledged")).to_contain_text(
         f"staff:{STAFF}"
     )
-    expect(page.get_by_role("button", name="Acknowledge")).to_have_count(0)
-    expect(page.get_by_role("button", name="Resolve")).to_be_visible()
+    expect(page.get_by_role("button", name="Acknowledge")).to_be_disabled()
+    expect(page.get_by_role("button", name="Resolve")).to_be_enabled()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -218,7 +215,7 @@ def test_hostile_message_does_not_act(page: Page) -> None:
     expect(entry).to_have_text(
         '<script>document.title = "pwned"</script><img src=x onerror="alert(1)">\\u202egnp.exe'
     )
-    expect(page).to_have_title("Select log entry to view | UaC")
+    expect(page).to_have_title("Log entries | UaC")
 
     follow(entry)
     expect(page.locator(".field-said")).to_contain_text("\\u202egnp.exe")
@@ -359,14 +356,14 @@ def test_the_front_page_draws_what_went_on_and_leads_to_it(page: Page) -> None:
     number = table.locator("tbody a").first
     expected = number.inner_text()
     follow(number)
-    expect(page.locator(".paginator")).to_contain_text(f"{expected} checkpoint")
+    expect(page.locator(".paginator")).to_contain_text(f"{expected} version")
 
 
 def test_the_charts_follow_the_theme_and_move_for_those_who_like_it(page: Page) -> None:
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     open_charts(page)
     ok = drawn(page, "runs")["ok"]
-    assert (ok["colour"], ok["animated"]) == ("#3f9d5a", False)
+    assert (ok["colour"], ok["animated"]) == ("rgb(63, 157, 90)", False)
 
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
 
@@ -374,7 +371,7 @@ def test_the_charts_follow_the_theme_and_move_for_those_who_like_it(page: Page) 
         """() => Chart.getChart(document.querySelector('canvas')).options.plugins.legend.labels
             .color === '#eeeeee'"""
     )
-    assert drawn(page, "runs")["superseded"]["colour"] == "#7d7d7d"
+    assert drawn(page, "runs")["superseded"]["colour"] == "rgb(125, 125, 125)"
 
 
 def of_the_user(page: Page, loaded: Person) -> None:
@@ -397,7 +394,7 @@ def test_a_version_is_chosen_on_a_slider(page: Page, loaded: Person) -> None:
     page.go_back()
     page.locator("select[name=version]").select_option("1")
     follow(page.get_by_role("button", name="Show its changes"))
-    expect(page.get_by_role("heading", name="View checkpoint")).to_be_visible()
+    expect(page.get_by_role("heading", name="View version")).to_be_visible()
     expect(page.locator(".field-version_name").first).to_contain_text("v1")
 
 
@@ -492,3 +489,95 @@ from allauth.mfa.models import Authenticator
 Authenticator.objects.filter(user__username={staff!r}).delete()
 """,
     )
+
+
+# -- Slips, and an ended session -----------------------------------------------------------------
+
+
+def test_after_an_act_the_pointer_rests_on_the_same_button_and_the_message_undoes_it(
+    page: Page, loaded: Person
+) -> None:
+    page.goto("/admin/memory/alert/")
+    follow(page.get_by_role("link", name=MESSAGE))
+    button = page.get_by_role("button", name="Reopen")
+    if button.is_enabled():
+        follow(button)
+    button = page.get_by_role("button", name="Acknowledge")
+    place = button.bounding_box()
+    follow(button)
+
+    assert button.bounding_box() == place
+    expect(button).to_be_disabled()
+    follow(page.get_by_role("button", name="Undo"))
+    expect(button).to_be_enabled()
+    assert [alert["message"] for alert in loaded.alerts("open")] == [MESSAGE]
+
+
+@pytest.mark.parametrize("width", [768, 800, 1024])
+def test_between_telephone_and_desk_nothing_covers_the_severity(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/admin/memory/alert/")
+    badge = page.get_by_role("row").filter(has_text=MESSAGE).get_by_text("critical", exact=True)
+    badge.scroll_into_view_if_needed()
+
+    assert badge.evaluate(
+        """badge => {
+            const box = badge.getBoundingClientRect();
+            const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+            return top === badge && getComputedStyle(badge).opacity === '1';
+        }"""
+    )
+
+
+def test_on_paper_there_are_no_forms_and_all_details_are_open(page: Page) -> None:
+    page.goto("/admin/memory/alert/")
+    follow(page.get_by_role("link", name=MESSAGE))
+    page.emulate_media(media="print")
+
+    expect(page.locator(".object-tools")).to_be_hidden()
+    expect(page.locator("#rail")).to_be_hidden()
+    expect(page.locator(".field-rule pre").first).to_be_visible()
+    expect(page.locator(".printed")).to_contain_text(f"Printed by {STAFF}")
+    badge = page.locator("#content").get_by_text("critical", exact=True).first
+    assert badge.evaluate("badge => getComputedStyle(badge).borderTopWidth") == "2px"
+
+
+def test_an_act_after_the_end_of_the_session_is_offered_after_the_login(
+    page: Page, loaded: Person
+) -> None:
+    page.goto("/admin/memory/alert/")
+    follow(page.get_by_role("link", name=MESSAGE))
+    page.context.clear_cookies(name="sessionid")
+    follow(page.get_by_role("button", name="Acknowledge"))
+    expect(page.get_by_text("your session has ended")).to_be_visible()
+    page.get_by_label("Username").fill(STAFF)
+    page.get_by_label("Password").fill(PASSWORD)
+    follow(page.get_by_role("button", name="Log in"))
+    expect(page.get_by_text("your session had ended")).to_be_visible()
+    follow(page.get_by_role("button", name="Acknowledge now"))
+
+    expect(page.locator(".messagelist")).to_contain_text("1 alert acknowledged.")
+    assert [alert["message"] for alert in loaded.alerts("acknowledged")] == [MESSAGE]
+
+
+def test_alerts_are_sorted_out_by_keys_beside_the_list(page: Page, loaded: Person) -> None:
+    page.set_viewport_size({"width": 1600, "height": 900})
+    page.goto("/admin/memory/alert/")
+    page.keyboard.press("j")
+    chosen = page.get_by_role("complementary", name="The chosen alert")
+    expect(chosen.get_by_role("heading", name=MESSAGE)).to_be_visible()
+    row = page.get_by_role("row").filter(has_text=MESSAGE)
+    if chosen.get_by_role("button", name="Reopen").is_enabled():
+        chosen.get_by_role("button", name="Reopen").click()
+        expect(row.locator(".field-standing")).to_have_text(re.compile("open"))
+    page.keyboard.press("a")
+
+    expect(row.locator(".field-standing")).to_have_text(re.compile("acknowledged"))
+    assert [alert["message"] for alert in loaded.alerts("acknowledged")] == [MESSAGE]
+    page.keyboard.press("n")
+    page.keyboard.type("called the doctor")
+    chosen.get_by_role("button", name="Add note").click()
+    expect(chosen.get_by_text("called the doctor")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.locator("details.keys").first).to_have_attribute("open", "")
+    assert re.match(r"\(\d+\) Alerts", page.title())

@@ -47,7 +47,7 @@ with transaction.atomic():
 Run.objects.filter(pk=long[Run].pk).update(stdout=line, input={{"code": line}})
 Alert.objects.filter(pk=long[Alert].pk).update(message=line)
 Lane.objects.update(last_error=line)
-[entry] = log.append(
+[entry] = entry_log.append(
     long[Alert].user, [Draft(kind=EntryKind.MESSAGE, content=line, role="user")], source="test"
 )
 User.objects.create_superuser("eve", "eve@example.org", {PASSWORD!r})
@@ -161,7 +161,7 @@ def test_admin_scripts_work_under_the_policy(
     follow(page.locator("#changelist-filter").get_by_role("link", name="open", exact=True))
     expect(page).to_have_url(re.compile("state__exact=open"))
     page.locator("#searchbar").fill("bob")
-    follow(page.get_by_role("button", name="Search"))
+    follow(page.locator("#changelist-search").get_by_role("button", name="Search"))
     page.locator("#action-toggle").check()
     expect(page.locator(".action-counter")).to_contain_text("1 of 1 selected")
     page.get_by_label("Action:").select_option("acknowledge")

@@ -42,12 +42,19 @@ def open_row(page: Page, model: str, search: str, name: str | re.Pattern[str]) -
     expect(page.locator("#content h1")).to_have_text(re.compile("^(View|Change) "))
 
 
-def act(page: Page, name: str, note: str = "") -> None:
-    """Run an action on the page of a row."""
+def act(page: Page, name: str, note: str = "", menu: str = "") -> None:
+    """Run an action on the page of a row, which may be in a menu."""
     tools = page.locator(".object-tools")
+    if menu:
+        tools = tools.locator(".menu").filter(has_text=menu)
+        tools.locator("summary").click()
     if note:
         tools.locator("[name=note]").fill(note)
-    follow(tools.get_by_role("button", name=name, exact=True))
+    follow(tools.get_by_role("button", name=re.compile(f"^{name}…?$")))
+
+
+def confirm(page: Page, name: str) -> None:
+    follow(page.locator(".confirm").get_by_role("button", name=name, exact=True))
 
 
 def save(page: Page) -> None:
@@ -75,6 +82,7 @@ def test_key_works_from_creation_to_revocation(page: Page, system: System, manag
     assert secret not in page.content()
     expect(page.locator(".field-standing")).to_contain_text("valid")
     act(page, "Revoke")
+    confirm(page, "Revoke")
 
     said(page, "1 key revoked.")
     expect(page.locator(".field-standing")).to_contain_text("revoked")
@@ -170,6 +178,7 @@ def test_an_endpoint_is_added_tested_and_sent_the_same_again(page: Page, manager
 
         open_row(page, "webhookendpoint", server.url, server.url)
         act(page, "Disable")
+        confirm(page, "Disable")
         said(page, "Disabled 1 endpoint.")
     (endpoint,) = ok(manager.get("webhooks/"))["results"]
     assert (endpoint["url"], endpoint["enabled"]) == (server.url, False)
@@ -224,13 +233,17 @@ def test_workspace_constraint_from_writing_to_disabling(page: Page, system: Syst
     expect(page.locator(".field-percentage .errorlist")).to_contain_text("100")
     page.get_by_label("Percentage:").fill("100")
     save(page)
+    expect(page.locator(".field-sure .errorlist")).to_contain_text("tick the box")
+    page.get_by_label("Change for whom it runs").check()
+    save(page)
     (alert,) = polled(ada.alerts, bool, seconds=120)
     assert (alert["state"], alert["message"]) == ("open", "tea for -3 cents")
 
-    # When it is disabled, by one click, then the alert is resolved
+    # When it is disabled, then the alert is resolved
     open_row(page, "workspaceconstraint", rules.NAME, rules.NAME)
     expect(page.locator(".field-standing")).to_contain_text("runs")
     act(page, "Disable")
+    confirm(page, "Disable")
     said(page, "1 constraint disabled.")
     polled(lambda: ada.alerts("resolved"), bool, seconds=120)
 
@@ -486,15 +499,15 @@ def test_alerts_are_handled_in_bulk_and_one_by_one(page: Page, manager: Client) 
     assert [state(key) for key in "abc"] == ["acknowledged", "acknowledged", "open"]
 
     follow(page.get_by_role("link", name="task c is"))
-    act(page, "Snooze for a week", "until he is back")
+    act(page, "Snooze for a week", "until he is back", menu="Snooze")
     said(page, "1 alert snoozed.")
     assert state("c") == "snoozed"
     expect(page.locator("#events-group")).to_contain_text("until he is back")
-    act(page, "Wrong", "it was done long ago")
+    act(page, "Wrong", "it was done long ago", menu="Rate")
     said(page, "1 alert marked as wrong.")
     expect(page.locator(".field-judged")).to_contain_text("it was done long ago")
-    act(page, "Resolve", "done")
-    expect(page.get_by_label("Reason")).to_have_value("done")
-    follow(page.get_by_role("button", name="Resolve"))
+    act(page, "Resolve")
+    page.get_by_label("Reason").fill("done")
+    confirm(page, "Resolve")
     said(page, "1 alert resolved.")
     assert [state(key) for key in "abc"] == ["acknowledged", "acknowledged", "resolved"]

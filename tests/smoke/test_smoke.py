@@ -55,7 +55,7 @@ def test_three_clicks_lead_from_the_front_page_to_the_entry(page: Page, person: 
     [entry] = person.log(late_task("passport"))
     wait_for_alert(person, "passport")
 
-    follow(page.locator("#content-main").get_by_role("link", name="Alerts", exact=True))
+    follow(page.locator("#rail").get_by_role("link", name="Alerts", exact=True))
     row = page.get_by_role("row").filter(has_text=message_about("passport"))
     expect(row.get_by_text("warning", exact=True)).to_be_visible()
     expect(row.get_by_text("open", exact=True)).to_be_visible()

@@ -1,23 +1,31 @@
 """Admin screens for alerts and their events."""
 
 import datetime
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
+from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import (
     BooleanField,
     Count,
     ExpressionWrapper,
     F,
+    Max,
     OuterRef,
     QuerySet,
     Subquery,
 )
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect, JsonResponse, QueryDict
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
+from django.views.decorators.http import require_GET
 
 from memory.alerts import alert_actions, feedback
 from memory.alerts.admin.alert_events import AlertEventInline
@@ -27,6 +35,7 @@ from memory.alerts.feedback import Precision, in_words
 from memory.alerts.models.alerts import (
     BY_SEVERITY,
     BY_STATE,
+    LIVE_STATES,
     Alert,
     AlertFeedback,
     AlertKind,
@@ -36,10 +45,12 @@ from memory.alerts.models.alerts import (
 )
 from memory.kernel import pauses
 from memory.kernel.admin import masking
-from memory.kernel.admin.actions import NotedActionForm, ask, note_of, report, staff_of
+from memory.kernel.admin.actions import Menu, ask, note_of, report, staff_of
 from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column, row_column
 from memory.kernel.admin.display import (
+    NOTHING,
+    ago,
     badge,
     counted,
     inline,
@@ -50,15 +61,27 @@ from memory.kernel.admin.display import (
     sandbox_badge,
     shortened,
 )
-from memory.kernel.admin.links import link
+from memory.kernel.admin.links import link, list_url, url_of_key
+from memory.kernel.admin.rows import rows_for
 from memory.kernel.models.hosts import warning_of
 
-SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
-# Maximum number of alerts that can be resolved at once; the confirmation page lists them all.
-MAX_RESOLVED = 200
+SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes", "snooze_until"]
+# The action that undoes another, for alerts that were in this state before.
+UNDO = {
+    "acknowledged": ("reopen", AlertState.OPEN),
+    "snoozed": ("reopen", AlertState.OPEN),
+    "resolved": ("reopen", AlertState.OPEN),
+    "reopened": ("acknowledge", AlertState.ACKNOWLEDGED),
+}
+# Maximum number of alerts that a page about an action on them lists.
+MAX_LISTED = 200
+# Maximum number of constraints named above the list.
+MAX_GROUPS = 12
 WHY_LEFT = {
     "acknowledged": "already acknowledged or resolved",
     "reopened": "already open, or the finding no longer exists",
+    "taken": "already resolved, or already yours",
+    "released": "already resolved, or nobody's",
     "marked as useful": "feedback applies only to findings",
     "marked as wrong": "feedback applies only to findings",
 }
@@ -78,28 +101,79 @@ def _verdicts(verdict: Verdict) -> Subquery:
     return Subquery(counts.values("number"))
 
 
+class OwnerFilter(admin.SimpleListFilter):
+    """Separates the alerts that a staff member has taken from those of others and of nobody."""
+
+    title = "owner"
+    parameter_name = "owner"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("me", "me"), ("nobody", "nobody"), ("others", "others")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        me = request.user.get_username()
+        match self.value():
+            case "me":
+                return queryset.filter(assigned_to=me)
+            case "nobody":
+                return queryset.filter(assigned_to="")
+            case "others":
+                return queryset.exclude(assigned_to__in=["", me])
+        return None
+
+
+def _pulse(request: HttpRequest) -> Mapping[str, Any]:
+    """Return how many alerts are open, and when the last one opened."""
+    rows = rows_for(request, Alert).filter(duplicate_of=None, state=AlertState.OPEN).order_by()
+    found = rows.aggregate(open=Count("*"), newest=Max("open_since"))
+    return {**found, "newest": found["newest"].isoformat() if found["newest"] else ""}
+
+
+def _by_constraint(changes: ChangeList) -> Iterator[Mapping[str, Any]]:
+    """Yield the constraints of a list's live alerts, with the number of alerts and of users."""
+    live = changes.queryset.filter(state__in=LIVE_STATES).order_by()
+    # The list's annotations would be computed for each row.
+    rows = Alert.objects.filter(pk__in=live.values("pk")).values("constraint")
+    counted_rows = rows.annotate(alerts=Count("pk"), users=Count("user", distinct=True))
+    for row in counted_rows.order_by("-alerts", "constraint")[:MAX_GROUPS]:
+        path = row["constraint"]
+        yield {
+            "name": rule_of(path),
+            "alerts": row["alerts"],
+            "users": counted(row["users"], "user"),
+            "url": changes.get_query_string({"constraint__exact": path}, ["p"]),
+            "all_url": changes.get_query_string({}, ["constraint__exact", "p"]),
+            "is_chosen": changes.params.get("constraint__exact") == path,
+        }
+
+
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
     """Alerts, with their evidence traced back to the messages in the log."""
 
     labels = {"last_run": "last reported by"}
 
-    list_display = [
-        *("level", "headline", "standing", "user", "rule_name", "verdicts", "opened_at")
-    ]
-    action_form = NotedActionForm
-    action_note = "Reason (kept in the history)"
+    list_display = [*("level", "headline", "standing", "user", "rule_name", "age", "owner")]
     list_display_links = ["headline"]
-    list_filter = ["state", "severity", "kind", "opened_at"]
+    list_filter = ["state", "severity", OwnerFilter, "kind", "opened_at"]
     search_fields = ["user__user_id", "constraint", "duplicates__constraint", "message"]
     search_help_text = "Search by user id, constraint or message."
     # Most urgent alerts first: live before resolved, severe before mild, new before old.
     ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
-    actions = ["acknowledge", *SNOOZES, "reopen", "resolve", "useful", "wrong"]
+    actions = [
+        *("acknowledge", *SNOOZES, "resolve", "reopen", "useful", "wrong", "add_note"),
+        *("take", "release"),
+    ]
+    menus = [
+        Menu("Snooze", SNOOZES, note="Reason", template="admin/memory/until.html"),
+        Menu("Rate", ["useful", "wrong"], note="Reason"),
+        Menu("Note", ["add_note"], note="Note"),
+        Menu("Owner", ["take", "release"]),
+    ]
     asking = ["resolve"]
     when_empty = "No constraint has raised an alert yet."
     fieldsets = [
-        section(None, ("level", "standing", "user", "opened_here")),
+        section(None, ("level", "standing", "user", "owner", "opened_here")),
         section("Evidence", "evidence_tree"),
         section("Constraint", "rule", "found_also", "last_run", "ran_in"),
         section("Feedback", "judged", "verdicts"),
@@ -113,8 +187,8 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     ]
     inlines = [AlertEventInline]
 
-    evidence_tree = row_column(show_records, "records")
-    rule = row_column(show_constraint, "source")
+    evidence_tree = row_column(show_records, "said, and recorded")
+    rule = row_column(show_constraint, "rule")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
         return (
@@ -132,9 +206,50 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             )
         )
 
+    def get_urls(self) -> list[URLPattern]:
+        """Add what the list polls for news, and the way to the next alert."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("pulse/", wrap(require_GET(self.pulse)), name="memory_alert_pulse"),
+            path("<path:pk>/next/", wrap(require_GET(self.next_alert)), name="memory_alert_next"),
+            *super().get_urls(),
+        ]
+
+    def pulse(self, request: HttpRequest) -> JsonResponse:
+        """Return how many alerts are open, and when the last one opened."""
+        return JsonResponse(_pulse(request))
+
+    def next_alert(self, request: HttpRequest, pk: str) -> HttpResponseRedirect:
+        """Redirect to the next open alert of the list that the reader came from, or to the list."""
+        filters = request.GET.get("_changelist_filters", "")
+        listed = copy(request)
+        listed.GET = QueryDict(filters)
+        rows = self.get_changelist_instance(listed).queryset.filter(state=AlertState.OPEN)
+        keys = [str(key) for key in rows.values_list("pk", flat=True)[:MAX_LISTED]]
+        rest = keys[keys.index(pk) + 1 :] if pk in keys else keys
+        if not rest:
+            messages.info(request, "There is no further open alert in this list.")
+            return HttpResponseRedirect(f"{list_url(Alert)}?{filters}")
+        query = urlencode({"_changelist_filters": filters}) if filters else ""
+        return HttpResponseRedirect(f"{url_of_key(Alert, rest[0])}?{query}")
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        """Show the live alerts of the list by constraint, above the list."""
+        response = super().changelist_view(request, extra_context)
+        context = getattr(response, "context_data", None) or {}
+        if "cl" in context:
+            context["pulse"] = _pulse(request)
+            hidden = masking.is_hidden()
+            context["groups"] = [] if hidden else list(_by_constraint(context["cl"]))
+        return response
+
     def actions_for(self, row: Alert) -> Collection[str]:
         """Offer what the state allows; if the alert is resolved for good, only feedback."""
-        verdicts = ["useful", "wrong"] if row.kind == AlertKind.FINDING else []
+        owner = "release" if row.assigned_to else "take"
+        always = ["add_note", *([owner] if row.state != AlertState.RESOLVED else [])]
+        verdicts = [*always, *(["useful", "wrong"] if row.kind == AlertKind.FINDING else [])]
         match row.state:
             case AlertState.OPEN:
                 return ["acknowledge", *SNOOZES, "resolve", *verdicts]
@@ -166,6 +281,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         state = badge(alert.state, alert.get_state_display())
         is_paused = getattr(alert, "is_paused", False)
         return format_html("{} {}", state, badge("paused", "user paused")) if is_paused else state
+
+    @plain_column("age", "opened_at")
+    def age(self, alert: Alert) -> str:
+        return ago(alert.opened_at)
+
+    @plain_column("owner", "assigned_to")
+    def owner(self, alert: Alert) -> str:
+        return inline(alert.assigned_to) if alert.assigned_to else NOTHING
 
     @plain_column("opened")
     def opened_here(self, alert: Alert) -> str:
@@ -231,6 +354,23 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def snooze_until_it_changes(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
         self._snooze(request, queryset, None)
 
+    @admin.action(description="Snooze the selected alerts until…", permissions=["operate"])
+    def snooze_until(
+        self, request: HttpRequest, queryset: QuerySet[Alert]
+    ) -> TemplateResponse | None:
+        """Snooze the alerts until a moment that the form, or else a page of its own, asks for."""
+        if "until" not in request.POST:
+            return _ask_about(request, queryset, "snooze_until", "Snooze")
+        until = parse_datetime(request.POST["until"])
+        if until is None:
+            messages.error(request, "Nothing was done: choose a day and a time.")
+            return None
+        try:
+            self._snooze(request, queryset, until.replace(tzinfo=datetime.UTC))
+        except alert_actions.SnoozeRefused as error:
+            messages.error(request, f"Nothing was done: {error}")
+        return None
+
     @admin.action(description="Reopen the selected alerts", permissions=["operate"])
     def reopen(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
         self._do(
@@ -247,7 +387,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         If the constraint keeps reporting the same unchanged finding, no new alert is opened.
         """
         if not self.is_confirmed(request, "resolve", queryset):
-            return _ask_to_resolve(request, queryset)
+            return _ask_about(request, queryset, "resolve", "Resolve")
         reason = note_of(request, "resolved by staff")
         self._do(
             request,
@@ -256,6 +396,38 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             verb="resolved",
         )
         return None
+
+    @admin.action(description="Add a note to the selected alerts…", permissions=["operate"])
+    def add_note(self, request: HttpRequest, queryset: QuerySet[Alert]) -> TemplateResponse | None:
+        """Add a note to the alerts' histories; their states stay as they are."""
+        if not (note := note_of(request)):
+            return _ask_about(request, queryset, "add_note", "Add note")
+        self._do(
+            request,
+            queryset,
+            lambda alert, **by: alert_actions.add_note(alert, note=note, **by),
+            verb="noted",
+        )
+        return None
+
+    @admin.action(description="Take the selected alerts", permissions=["operate"])
+    def take(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        """Record that the staff member takes care of these alerts."""
+        self._assign(request, queryset, request.user.get_username(), "taken")
+
+    @admin.action(description="Release the selected alerts", permissions=["operate"])
+    def release(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        """Record that nobody takes care of these alerts."""
+        self._assign(request, queryset, "", "released")
+
+    def _assign(self, request: HttpRequest, queryset: QuerySet[Alert], to: str, verb: str) -> None:
+        self._do(
+            request,
+            queryset.exclude(assigned_to=to),
+            lambda alert, **by: alert_actions.assign(alert, to=to, **by),
+            chosen=queryset,
+            verb=verb,
+        )
 
     @admin.action(description="Mark the selected alerts as useful", permissions=["operate"])
     def useful(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
@@ -299,27 +471,33 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     ) -> None:
         """Apply `act` to the alerts in `fitting`, and report how many it changed and skipped."""
         number = (fitting if chosen is None else chosen).count()
-        done = 0
+        undo, before = UNDO.get(verb, ("", None))
+        done, undoable = 0, []
         for alert in fitting:
             with suppress(alert_actions.AlertNotOpen):
                 act(alert, actor=staff_of(request))
                 done += 1
-        report(request, "alert", done, number, verb, WHY_LEFT.get(verb, "already resolved"))
+                if alert.state == before and alert.kind != AlertKind.CONSTRAINT_PAUSED:
+                    undoable.append(alert)
+        left = WHY_LEFT.get(verb, "already resolved")
+        report(request, "alert", done, number, verb, left, undo=undo, undoable=undoable)
 
 
-def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateResponse | None:
-    """Return a confirmation page that lists the alerts, or None if there are too many of them."""
-    rows = list(chosen.select_related("user")[: MAX_RESOLVED + 1])
-    if len(rows) > MAX_RESOLVED:
-        messages.error(request, f"Nothing was done: select at most {MAX_RESOLVED} alerts.")
+def _ask_about(
+    request: HttpRequest, chosen: QuerySet[Alert], action: str, verb: str
+) -> TemplateResponse | None:
+    """Return a page that lists the alerts, or None if there are too many of them."""
+    rows = list(chosen.select_related("user")[: MAX_LISTED + 1])
+    if len(rows) > MAX_LISTED:
+        messages.error(request, f"Nothing was done: select at most {MAX_LISTED} alerts.")
         return None
     return ask(
         request,
-        "resolve",
+        action,
         rows,
         Alert,
-        title=f"Resolve {counted(len(rows), 'alert')}?",
-        verb="Resolve",
+        title=f"{verb}: {counted(len(rows), 'alert')}?",
+        verb=verb,
         alerts=[format_html("{} for {}", link_to_alert(one), link(one.user)) for one in rows],
         resumes=any(one.kind == AlertKind.CONSTRAINT_PAUSED for one in rows),
     )

@@ -1,5 +1,6 @@
 """An alert's evidence: the records it cites and the constraint that raised it."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.utils.safestring import SafeString
 from memory.alerts.models.alerts import Alert, AlertKind
 from memory.kernel.admin.display import folded, inline, lines, record_name, source
 from memory.kernel.admin.links import link, page_url
-from memory.kernel.admin.source import block, statements_that_say
+from memory.kernel.admin.source import block, docstring_of, statements_that_say
 from memory.kernel.admin.values import in_words
 from memory.kernel.hooks import later
 from memory.kernel.texts import REDACTED
@@ -26,18 +27,21 @@ AROUND = 4
 
 
 def show_records(alert: Alert) -> SafeString | str:
-    """List the cited records, each with its fields, its entries and their source messages."""
+    """List the cited records as a chain: messages, facts, and the record with its fields.
+
+    The values that the alert's message repeats are highlighted.
+    """
     if not alert.evidence:
         return "The constraint cited no records as evidence."
     entries = show_entries(alert.user, alert.entries)
     locations, fields = _locations(alert), _fields(alert)
     return lines(
         format_html(
-            "{} in {}{}{}",
+            '{}<div class="record">{} in {}{}</div>',
+            lines(entries[seq] for seq in item["sources"] if seq in entries),
             _record_link(item, locations.get(_record_id(item))),
             inline(f"{item['domain']}.{item['collection']}"),
-            show_fields(fields.get(_record_id(item), {})),
-            lines(entries[seq] for seq in item["sources"] if seq in entries),
+            _show_fields(fields.get(_record_id(item), {}), alert.message),
         )
         for item in alert.evidence
     )
@@ -90,7 +94,11 @@ def show_constraint(alert: Alert) -> SafeString | str:
 
 
 def _rule(alert: Alert, text: str) -> SafeString:
-    """Show the constraint's source, folded, with the lines that raised the alert highlighted."""
+    """Show what the rule says, and its source, folded, with the lines that raised the alert."""
+    return format_html("<p>{}</p>{}", inline(docstring_of(text)), _code(alert, text))
+
+
+def _code(alert: Alert, text: str) -> SafeString:
     is_finding = alert.kind == AlertKind.FINDING
     places = (
         statements_that_say(text, alert.severity, alert.message)
@@ -123,13 +131,18 @@ def _failed_at(alert: Alert) -> list[range]:
     return []
 
 
-def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
-    """Show a record's fields on one line, leaving out empty fields."""
+def _value(text: str, message: str) -> SafeString:
+    is_repeated = re.search(rf"\b{re.escape(text)}\b", message, re.IGNORECASE)
+    return format_html("<mark>{}</mark>" if is_repeated else "<b>{}</b>", inline(text))
+
+
+def _show_fields(fields: Mapping[str, Any], message: str) -> SafeString | str:
+    """Show a record's fields on one line, without empty ones; mark what the message repeats."""
     told = format_html_join(
         ", ",
-        "{} <b>{}</b>",
+        "{} {}",
         (
-            (inline(name), inline(in_words(value)))
+            (inline(name), _value(in_words(value), message))
             for name, value in fields.items()
             if value not in (None, "", [])
         ),

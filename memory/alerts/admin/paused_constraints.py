@@ -6,7 +6,7 @@ from django.http import HttpRequest
 
 from memory.alerts import paused_constraints
 from memory.alerts.models.alerts import PausedConstraint
-from memory.kernel.admin.actions import NotedActionForm, note_of, report, staff_of
+from memory.kernel.admin.actions import Menu, note_of, report, staff_of
 from memory.kernel.admin.base import section
 from memory.kernel.admin.columns import content_column
 from memory.kernel.admin.display import inline, rule_of
@@ -24,8 +24,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
     list_filter = [ResumedFilter]
     search_fields = ["user__user_id", "constraint"]
     search_help_text = "Search by user id or constraint."
-    action_form = NotedActionForm
-    action_note = "Reason (kept in the history)"
+    menus = [Menu("Resume", ["resume"], note="Reason (kept in the history)")]
     when_empty = "No constraint has been paused for being too noisy yet."
     fieldsets = [
         section(None, "name", "state", "user", "reason"),

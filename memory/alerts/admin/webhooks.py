@@ -14,9 +14,15 @@ from django.utils.html import format_html
 from memory.alerts.admin.links import link_to_entries_of
 from memory.alerts.delivery import outbox, webhook_endpoints, webhook_messages
 from memory.alerts.models.alerts import AlertEventKind, AlertKind
-from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
+from memory.alerts.models.webhooks import (
+    Delivery,
+    DeliveryAttempt,
+    DeliveryStanding,
+    DeliveryState,
+    WebhookEndpoint,
+)
 from memory.kernel import encryption
-from memory.kernel.admin.actions import report
+from memory.kernel.admin.actions import done, report
 from memory.kernel.admin.base import MemoryAdmin, ReadOnlyAdmin, ReadOnlyInline
 from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import (
@@ -32,6 +38,8 @@ from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.outgoing.destinations import AddressRefused
 from memory.kernel.staff import access
 
+# A message's states that look like states of other rows.
+_TONES = {DeliveryStanding.GIVEN_UP: "error", DeliveryStanding.HELD: "paused"}
 CHOSEN = ("url", "description", "event_types", "alert_kinds", "least_severity")
 
 
@@ -90,7 +98,16 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     search_fields = ["url", "description", "workspace__name"]
     search_help_text = "Search by URL, description or workspace."
     ordering = ["workspace__name", "created_at"]
-    actions = ["send_test", "enable", "disable", "rotate_secret", "replay_given_up"]
+    actions = ["send_test", "replay_given_up", "enable", "disable", "rotate_secret"]
+    consequences = {
+        "disable": "Nothing is sent to these endpoints until they are enabled again. Messages wait"
+        " meanwhile, and are sent then.",
+        "rotate_secret": "Messages are signed with a new secret, which is shown once. Until the old"
+        " one expires, they are signed with both; a receiver that knows only the old one then"
+        " refuses them.",
+    }
+    asking = [*consequences]
+    dangerous = ["rotate_secret"]
     when_empty = "There are no webhook endpoints yet."
     readonly_fields = [
         *("standing", "waiting", "lost", "every", "failing_since", "not_before", "disabled_at"),
@@ -172,7 +189,9 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     def enable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
         """Enable the endpoints; their waiting messages are sent first."""
         disabled = queryset.filter(enabled=False)
-        self._each(request, disabled, webhook_endpoints.enable, "Enabled", "Enabled.")
+        self._each(
+            request, disabled, webhook_endpoints.enable, "Enabled", "Enabled.", undo="disable"
+        )
 
     @admin.action(description="Disable the selected endpoints", permissions=["operate"])
     def disable(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
@@ -180,7 +199,12 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         reason = f"Disabled by {request.user.get_username()}."
         enabled = queryset.filter(enabled=True)
         self._each(
-            request, enabled, lambda one: webhook_endpoints.disable(one, reason), "Disabled", reason
+            request,
+            enabled,
+            lambda one: webhook_endpoints.disable(one, reason),
+            "Disabled",
+            reason,
+            undo="enable",
         )
 
     @admin.action(description="Rotate the selected endpoints' secrets", permissions=["change"])
@@ -205,12 +229,14 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         act: Callable[[WebhookEndpoint], object],
         told: str,
         logged: str,
+        *,
+        undo: str = "",
     ) -> None:
         chosen = list(endpoints)
         for endpoint in chosen:
             act(endpoint)
             self.log_change(request, endpoint, logged)
-        messages.success(request, f"{told} {counted(len(chosen), 'endpoint')}.")
+        done(request, f"{told} {counted(len(chosen), 'endpoint')}.", undo, chosen)
 
     def _show_secret(self, request: HttpRequest, endpoint: WebhookEndpoint, secret: str) -> None:
         messages.success(
@@ -306,7 +332,8 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @plain_column("state", "state")
     def standing(self, delivery: Delivery) -> str:
-        return badge(delivery.standing, delivery.standing.label)
+        """Show the state in the colours of the attempts."""
+        return badge(_TONES.get(delivery.standing, delivery.standing), delivery.standing.label)
 
     @plain_column("waits for")
     def waits_for(self, delivery: Delivery) -> str:

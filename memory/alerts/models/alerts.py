@@ -131,6 +131,9 @@ class Alert(models.Model):
         help_text="When the alert will be escalated unless somebody acknowledges it before then.",
     )
     escalated_at = models.DateTimeField(null=True)
+    assigned_to = models.CharField(
+        max_length=150, default="", blank=True, help_text="The staff member who takes care of it."
+    )
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
     # The alert that another constraint opened earlier for the same finding. While that alert covers
     # this one, only that alert is listed and has events. See `memory.alerts.duplicates`.
@@ -161,7 +164,7 @@ class Alert(models.Model):
         erase = privacy.Erase.REDACT
         content = ("constraint", "message", "evidence", "fingerprint")
         export = privacy.Export("alerts", "the alerts and their state", order=("opened_at", "pk"))
-        section = privacy.Section.PEOPLE
+        section = privacy.Section.ALERTS
 
     class Meta:
         ordering = ["-opened_at"]
@@ -245,6 +248,8 @@ class AlertEventKind(models.TextChoices):
     ESCALATED = "escalated", "escalated"
     RESOLVED = "resolved", "resolved"
     FEEDBACK = "feedback", "feedback"
+    NOTED = "noted", "note"
+    ASSIGNED = "assigned", "assigned"
     # An alert's last event, sent when its user is erased: clients must delete their copies.
     ERASED = "erased", "erased"
     # Not about an alert: the project can't hold some of the entries in the user's log, or it sets
@@ -420,7 +425,7 @@ class PausedConstraint(models.Model):
         export = privacy.Export(
             "paused-constraints", "constraints that were paused because they were too noisy"
         )
-        section = privacy.Section.PEOPLE
+        section = privacy.Section.ALERTS
 
     class Meta:
         ordering = ["-paused_at"]

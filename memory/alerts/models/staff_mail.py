@@ -62,7 +62,7 @@ class StaffSubscription(LeasedWork):
     class Privacy:
         erase = privacy.Erase.NOTHING
         plain = ("last_error",)
-        section = privacy.Section.ACCESS
+        section = privacy.Section.DELIVERIES
 
     class Meta:
         ordering = ["id"]

@@ -87,7 +87,7 @@ class WebhookEndpoint(models.Model):
 
     class Privacy:
         erase = privacy.Erase.NOTHING
-        section = privacy.Section.WEBHOOKS
+        section = privacy.Section.DELIVERIES
         named_by = "url"
 
     class Meta:
@@ -149,7 +149,7 @@ class Delivery(MortalWork):
             "messages about alerts and rejected entries, and the URLs that they were sent to",
             order=("created_at", "pk"),
         )
-        section = privacy.Section.WEBHOOKS
+        section = privacy.Section.DELIVERIES
         owners = ("alert__user", "event__user")
 
     class Meta:
@@ -229,7 +229,7 @@ class DeliveryAttempt(models.Model):
         content = ("error", "answer")
         plain = ("address",)
         export = privacy.Export("delivery-attempts", "every delivery attempt, with the response")
-        section = privacy.Section.WEBHOOKS
+        section = privacy.Section.DELIVERIES
 
     class Meta:
         ordering = ["delivery", "at"]

@@ -26,6 +26,12 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
     source = forms.CharField(required=False, strip=False, widget=_editor(40))
     tests = forms.CharField(required=False, strip=False, widget=_editor(30))
 
+    sure = forms.BooleanField(
+        required=False,
+        label="Change for whom it runs",
+        help_text="To be ticked with a new percentage.",
+    )
+
     class Meta:
         model = WorkspaceConstraint
         fields = ["workspace", "name", "description", "percentage"]
@@ -39,6 +45,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             self.fields["name"].required = False
         else:
             del self.fields["start_from"]
+            self.initial["sure"] = False
             newest = newest_version(self.instance)
             # In Python source, an escape sequence means the same as the character it stands for,
             # and cannot alter the page.
@@ -55,6 +62,13 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         cleaned = super().clean() or {}
         for name in ("source", "tests"):
             cleaned[name] = (cleaned.get(name) or "").replace("\r\n", "\n")
+        is_new = "percentage" in self.changed_data and "percentage" in cleaned
+        if is_new and not cleaned.get("sure"):
+            self.add_error(
+                "sure",
+                f"The constraint would run for {cleaned['percentage']} % of the users"
+                f" instead of {self.initial['percentage']} %. To confirm this, tick the box.",
+            )
         if chosen := cleaned.get("start_from"):
             known = constraint_library.read(chosen)
             if cleaned.get("name") not in ("", known.name):

@@ -19,6 +19,7 @@ from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import column, content_column, plain_column, row_column
 from memory.kernel.admin.display import NOTHING, badge, inline, sandbox, shortened, source
 from memory.kernel.admin.links import link
+from memory.kernel.admin.rows import cached_on_row
 from memory.versions.admin.verdicts import durations, gate
 
 
@@ -118,6 +119,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
             start_backtest(request, version)
 
 
+@cached_on_row
 def newest_version(constraint: WorkspaceConstraint) -> WorkspaceConstraintVersion:
     """Return the constraint's newest version."""
     return constraint.versions.order_by("-number")[0]

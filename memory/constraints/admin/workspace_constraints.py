@@ -7,11 +7,18 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Concat
-from django.http import HttpRequest
-from django.utils.html import format_html
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
-from memory.alerts.models.alerts import Alert, AlertState
-from memory.constraints import applicability, workspace_constraints
+from memory.alerts import feedback
+from memory.alerts.models.alerts import Alert, AlertFeedback, AlertState
+from memory.constraints import (
+    applicability,
+    backtest_reports,
+    constraint_library,
+    workspace_constraints,
+)
 from memory.constraints.admin import skeletons
 from memory.constraints.admin.workspace_constraint_form import ConstraintForm
 from memory.constraints.admin.workspace_constraint_versions import (
@@ -26,7 +33,7 @@ from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.kernel.admin.actions import staff_of
+from memory.kernel.admin.actions import done, staff_of
 from memory.kernel.admin.base import MemoryAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines, source, visible
@@ -34,6 +41,7 @@ from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.staff import access
 from memory.project.shapes import ShapeError
 
+_DONE = SafeString(' class="done"')  # nosec B703 # our own words
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
 _SOON = "This takes a few seconds. Reload the constraint's page to see the verdict."
@@ -77,13 +85,22 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     search_help_text = "Search by name or description."
     ordering = ["workspace", "name"]
     actions = ["enable", "disable"]
+    consequences = {
+        "disable": "The constraints run for nobody from now on, and their live alerts are resolved."
+        " Enabling them again runs them for the same users, and opens alerts anew.",
+    }
+    asking = [*consequences]
+    dangerous = ["disable"]
     when_empty = "There are no workspace constraints yet. Add one, for example from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
         texts = section("Text", "source", "tests", description=_HELP)
         if obj is None:
             return [section(None, "workspace", "start_from", "name", "description"), texts]
-        head = ["name", "workspace", "standing", "percentage", "tested", "version", "alerts"]
+        share: Any = "percentage"
+        if self.has_approve_permission(request):
+            share = ("percentage", "sure")
+        head = ["name", "workspace", "steps", "standing", share, "tested", "version", "alerts"]
         return [
             section(None, *head, "description"),
             section("Versions", "found", "versions"),
@@ -98,7 +115,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         """Fix workspace and name; staff who may not approve can't change the percentage."""
         if obj is None:
             return []
-        shown = ["name", "workspace", "standing", "tested", "version", "alerts"]
+        shown = ["name", "workspace", "steps", "standing", "tested", "version", "alerts"]
         shown += ["found", "versions", "fits"]
         shown += ["created_at", "created_by", "changed_at", "changed_by"]
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
@@ -131,6 +148,13 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the library above the form, each constraint with what it does."""
+        library = [constraint_library.read(name) for name in constraint_library.names()]
+        return super().add_view(request, form_url, {"library": library, **(extra_context or {})})
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
         return ["disable" if row.enabled else "enable"]
@@ -187,6 +211,34 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         if not constraint.percentage:
             return badge("waiting", "enabled for no users")
         return badge("valid", "runs")
+
+    @plain_column("progress")
+    def steps(self, constraint: WorkspaceConstraint) -> str:
+        """Show how far the newest version has come, and what was thought of its alerts."""
+        newest = newest_version(constraint)
+        is_checked = newest.state in (VersionState.PASSED, VersionState.APPROVED)
+        is_live = constraint.live_id == newest.pk
+        share = constraint.percentage if constraint.enabled and is_live else 0
+        steps = [
+            ("checked", is_checked),
+            ("backtested", is_checked and backtest_reports.tested(newest).enough),
+            ("approved", is_live),
+            (f"rolled out to {share} %", share > 0),
+        ]
+        judged = feedback.by_constraint(
+            AlertFeedback.objects.filter(
+                alert__user__workspace=constraint.workspace_id, alert__constraint=constraint.path
+            )
+        )
+        useful = feedback.in_words(judged.get(constraint.path, feedback.UNJUDGED))
+        return format_html(
+            '<ol class="steps">{}</ol>v{}; useful alerts: {}',
+            format_html_join(
+                "", "<li{}>{}</li>", ((_DONE if is_done else "", name) for name, is_done in steps)
+            ),
+            newest.number,
+            useful,
+        )
 
     @plain_column("live version")
     def version(self, constraint: WorkspaceConstraint) -> str:
@@ -272,8 +324,9 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint], *, enabled: bool
     ) -> None:
         chosen = [one for one in queryset if one.enabled is not enabled]
-        done = "enabled" if enabled else "disabled"
+        verb = "enabled" if enabled else "disabled"
         for constraint in chosen:
             workspace_constraints.change(constraint, by=staff_of(request), enabled=enabled)
-            self.log_change(request, constraint, f"{done.capitalize()}.")
-        messages.success(request, f"{counted(len(chosen), 'constraint')} {done}.")
+            self.log_change(request, constraint, f"{verb.capitalize()}.")
+        undo = "disable" if enabled else ""
+        done(request, f"{counted(len(chosen), 'constraint')} {verb}.", undo, chosen)

@@ -97,7 +97,7 @@ class Backtest(MortalWork):
             "backtests of the person's own constraints",
             without={"cursor": privacy.WORK},
         )
-        section = privacy.Section.PROJECTS
+        section = privacy.Section.CONSTRAINTS
 
     class Meta:
         ordering = ["-created_at"]

@@ -58,7 +58,7 @@ class WorkspaceConstraint(models.Model):
 
     class Privacy:
         erase = privacy.Erase.NOTHING
-        section = privacy.Section.PROJECTS
+        section = privacy.Section.CONSTRAINTS
 
     class Meta:
         ordering = ["workspace", "name"]
@@ -116,7 +116,7 @@ class WorkspaceConstraintVersion(LeasedWork):
     class Privacy:
         erase = privacy.Erase.NOTHING
         content = ("source", "source_hash", "tests", "verdict", "bytecode", "created_by")
-        section = privacy.Section.PROJECTS
+        section = privacy.Section.CONSTRAINTS
 
     class Meta:
         ordering = ["constraint", "-number"]

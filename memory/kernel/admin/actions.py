@@ -1,44 +1,89 @@
 """Staff actions: auditing, confirmation pages and reasons."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
-from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ActionForm
 from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory.kernel.admin.display import counted
-from memory.kernel.admin.links import list_url, page_url
+from memory.kernel.admin.display import counted, first_lines
+from memory.kernel.admin.links import MAX_LINKS, link, list_url, page_url
 from memory.kernel.staff import audit
 from memory.kernel.staff.models import AuditKind
 from memory.kernel.texts import MAX_REASON
 
 Row = TypeVar("Row", bound=models.Model)
 
+# Maximum number of rows that one confirmation covers.
+MAX_CONFIRMED = 1000
 
-class NotedActionForm(ActionForm):
-    """The form for choosing an action on the selected rows and giving a reason."""
 
-    note = forms.CharField(label="Reason:", required=False, max_length=MAX_REASON)
+@dataclass(frozen=True)
+class Menu:
+    """Actions of a row's page that unfold below one button, with the fields that belong to them.
+
+    `note` labels the field for a reason. `template` adds further fields, and is a path.
+    """
+
+    label: str
+    actions: Sequence[str]
+    note: str = ""
+    template: str = ""
 
 
 def audit_action(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an action so that it is audited before it runs, and doesn't run if auditing fails."""
+    """Wrap an action so that it is audited before it runs, and doesn't run if auditing fails.
+
+    An action whose consequences the screen states runs only once they are confirmed.
+    """
 
     @wraps(act)
     def noted(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> Any:
-        asks = name in model_admin.asking and not model_admin.is_confirmed(request, name, rows)
+        confirmed = model_admin.is_confirmed(request, name, rows)
+        asks = name in model_admin.asking and not confirmed
         kind = AuditKind.VIEW if asks else AuditKind.ACT
         audit.note(request.user, kind, audit.subject_of(rows), name)
+        if asks and name in model_admin.consequences:
+            return _ask_plainly(model_admin, request, name, rows)
         return act(model_admin, request, rows)
 
     return noted
+
+
+def label_of(action: str) -> str:
+    """Return the text of an action's button."""
+    return action.replace("_", " ").capitalize()
+
+
+def _ask_plainly(
+    model_admin: Any, request: HttpRequest, name: str, rows: QuerySet[Row]
+) -> TemplateResponse | None:
+    """Return a page that states an action's consequences and lists the rows."""
+    chosen = list(rows[: MAX_CONFIRMED + 1])
+    if len(chosen) > MAX_CONFIRMED:
+        messages.error(request, f"Nothing was done: select at most {MAX_CONFIRMED:,} rows.")
+        return None
+    number_of_rows = counted(len(chosen), str(model_admin.opts.verbose_name))
+    return ask(
+        request,
+        name,
+        chosen,
+        model_admin.model,
+        title=f"{label_of(name)}: {number_of_rows}?",
+        verb=label_of(name),
+        for_good=name in model_admin.dangerous,
+        template="confirm",
+        consequences=model_admin.consequences[name],
+        shown=first_lines(list(map(link, chosen)), MAX_LINKS),
+    )
 
 
 def ask(
@@ -50,6 +95,7 @@ def ask(
     title: str,
     verb: str,
     for_good: bool = False,
+    template: str = "",
     **told: object,
 ) -> TemplateResponse:
     """Return a page that asks staff to confirm an action on these rows and give a reason.
@@ -74,7 +120,7 @@ def ask(
         "back_url": page_url(rows[0]) if from_page else request.get_full_path(),
         **told,
     }
-    return TemplateResponse(request, f"admin/memory/{action}.html", context)
+    return TemplateResponse(request, f"admin/memory/{template or action}.html", context)
 
 
 def note_of(request: HttpRequest, otherwise: str = "") -> str:
@@ -97,13 +143,44 @@ def confirmed_reason(request: HttpRequest) -> str:
 
 
 def report(
-    request: HttpRequest, noun: str, done: int, chosen: int, what: str, otherwise: str
+    request: HttpRequest,
+    noun: str,
+    number: int,
+    chosen: int,
+    what: str,
+    otherwise: str,
+    *,
+    undo: str = "",
+    undoable: Sequence[models.Model] = (),
 ) -> None:
-    """Say how many rows an action has changed, and how many it skipped for the reason given."""
-    if done:
-        messages.success(request, f"{counted(done, noun)} {what}.")
-    if done < chosen:
-        messages.warning(request, f"{counted(chosen - done, noun)} skipped: {otherwise}.")
+    """Say how many rows an action has changed, and how many it skipped for the reason given.
+
+    `undo` names the action that reverts the change of the `undoable` rows.
+    """
+    if number:
+        done(request, f"{counted(number, noun)} {what}.", undo, undoable)
+    if number < chosen:
+        messages.warning(request, f"{counted(chosen - number, noun)} skipped: {otherwise}.")
+
+
+def done(request: HttpRequest, told: str, undo: str, rows: Sequence[models.Model]) -> None:
+    """Say what was done, with a button for the action that undoes it for these rows."""
+    button = _undo_button(request, undo, [row.pk for row in rows]) if undo and rows else ""
+    messages.success(request, format_html("{} {}", told, button) if button else told)
+
+
+def _undo_button(request: HttpRequest, action: str, keys: Sequence[object]) -> SafeString:
+    """Return the fields and the button of the form around each message (base_site.html)."""
+    fields = [
+        ("action", action),
+        ("from_page", request.POST.get("from_page", "")),
+        *(("_selected_action", key) for key in keys),
+    ]
+    return format_html(
+        '{}<button type="submit" class="undo" formaction="{}">Undo</button>',
+        format_html_join("", '<input type="hidden" name="{}" value="{}">', fields),
+        request.get_full_path(),
+    )
 
 
 def staff_of(request: HttpRequest) -> str:

@@ -109,6 +109,13 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     search_fields = ["name", "prefix", "workspace__name"]
     search_help_text = "Search by name, visible prefix or workspace."
     actions = ["replace", "revoke"]
+    consequences = {
+        "replace": "Each key gets a successor with the same rights, which is shown once. The old"
+        " key stays valid for a day.",
+        "revoke": "Requests with these keys are refused from now on. This cannot be undone.",
+    }
+    asking = [*consequences]
+    dangerous = ["revoke"]
     when_empty = "There are no API keys yet."
     readonly_fields = [
         *("standing", "starts_with", "created_at", "revoked_at", "last_used_at", "replaced"),

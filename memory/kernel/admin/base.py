@@ -1,6 +1,7 @@
 """Base classes for the admin screens: visible rows, masked content, audited actions and views."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeVar
 
 from django import forms
@@ -22,9 +23,10 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
 from memory.kernel.admin import masking
-from memory.kernel.admin.actions import audit_action, note_of
+from memory.kernel.admin.actions import Menu, audit_action, label_of, note_of
 from memory.kernel.admin.columns import FieldColumn, columns_of, is_plain
 from memory.kernel.admin.display import NOTHING, visible
 from memory.kernel.admin.filters import OwnChoicesFilter, WorkFilter
@@ -65,10 +67,12 @@ class LabelledSplitDateTime(AdminSplitDateTime):
 class MemoryAdmin(admin.ModelAdmin[Row]):
     """An admin screen for one model's rows.
 
-    The list actions that `actions_for` returns for a row also appear as buttons on the row's page,
-    next to an input for an optional note; `action_note` is the input's label. `when_empty` is the
-    text shown for an empty list. Actions in `asking` show a confirmation page first and run only
-    once confirmed. Actions in `dangerous` require a note, and their buttons are red and come last.
+    The list's actions also appear as buttons on a row's page. Each button has a fixed place, and is
+    disabled while `actions_for` leaves its action out; those of `menus` unfold below one button.
+    `when_empty` is the text shown for an empty list. Actions in `asking` show a confirmation page
+    first and run only once confirmed: a page of their own, or one with the text in `consequences`.
+    Actions in `dangerous` cannot be undone: their buttons are red and come last. They require a
+    note, unless `consequences` says enough.
 
     What a screen shows depends on who is looking: staff see only rows from the workspaces they may
     see (`memory.kernel.staff.access`), with content hidden unless they may see it
@@ -76,7 +80,8 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     (`memory.kernel.staff.audit`).
     """
 
-    action_note = ""
+    menus: Sequence[Menu] = ()
+    consequences: Mapping[str, str] = {}
     asking: Collection[str] = ()
     dangerous: Collection[str] = ()
 
@@ -249,15 +254,20 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[Row]) -> bool:
         """Return whether the action has been confirmed and has a reason, if it needs one."""
-        has_reason = bool(note_of(request)) or action not in self.dangerous
-        return "confirmed" in request.POST and has_reason
+        needs_reason = action in self.dangerous and action not in self.consequences
+        return "confirmed" in request.POST and (bool(note_of(request)) or not needs_reason)
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         """Show the list, or a note if it is empty; audit the view if the rows are about people."""
         response = super().changelist_view(
-            request, {"when_empty": self.when_empty, **(extra_context or {})}
+            request,
+            {
+                "title": capfirst(str(self.opts.verbose_name_plural)),
+                "when_empty": self.when_empty,
+                **(extra_context or {}),
+            },
         )
         found = getattr(response, "context_data", None) or {}
         if "cl" in found and audit.tells_of_people(self.model):
@@ -308,17 +318,31 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             allowed = self.get_actions(request)
             context["subtitle"] = visible(self.subtitle_of(obj))
             context["bands"] = self.bands_of(obj)
-            context["action_note"] = self.action_note
-            context["dangerous"] = self.dangerous
             context["max_reason"] = MAX_REASON
             context["row_key"] = str(obj.pk)
-            context["row_actions"] = [
-                (name, name.replace("_", " ").capitalize())
-                for name in sorted(self.actions_for(obj), key=lambda one: one in self.dangerous)
-                if name in allowed
-            ]
+            context["tools"] = list(self._tools(obj, allowed))
             self._note_view(request, obj, "page")
         return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def _tools(self, row: Row, allowed: Collection[str]) -> Iterator[Mapping[str, Any]]:
+        """Yield the buttons and menus of a row's page, each in its fixed place."""
+        fitting = self.actions_for(row)
+        menus = {name: menu for menu in self.menus for name in menu.actions}
+        names = [str(name) for name in self.actions if name in allowed]
+        for menu, group in groupby(
+            sorted(names, key=lambda name: name in self.dangerous), key=menus.get
+        ):
+            buttons = [
+                {
+                    "name": name,
+                    "label": label_of(name),
+                    "fits": name in fitting,
+                    "asks": name in self.asking,
+                    "is_dangerous": name in self.dangerous,
+                }
+                for name in group
+            ]
+            yield {"menu": menu, "buttons": buttons, "fits": any(one["fits"] for one in buttons)}
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -393,14 +417,17 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             messages.error(request, told)
             return HttpResponseRedirect(request.get_full_path())
         from_page = request.POST.get("from_page", "")
-        shown = [] if from_page else self.get_changelist_instance(request).result_list
-        keys = [str(row.pk) for row in shown]
+        if from_page:
+            keys = request.POST.getlist("shown")
+        else:
+            keys = [str(row.pk) for row in self.get_changelist_instance(request).result_list]
         response = super().response_action(request, queryset, *args, **kwargs)
         # If the action itself redirects to another page, keep that redirect.
         here = getattr(response, "url", None) == request.get_full_path()
         if isinstance(response, HttpResponseRedirect) and here:
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
             if from_page == "home":
+                keep_rows(request, keys, path=reverse("admin:index"))
                 return HttpResponseRedirect(reverse("admin:index"))
             if from_page and row is not None:
                 return HttpResponseRedirect(page_url(row))

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -26,15 +27,11 @@ NOTHING = "–"
 # text.
 MAX_TEXT = 100_000
 
-# The values of each colour; all others are plain.
+# The values of each colour. All others are plain: badges mark what deserves a look.
 _TONES = {
     value: tone
     for tone, values in {
         "strong": ["open", "opened", "reopened"],
-        "good": [
-            *("resolved", "useful", "covered", "ok", "approved", "finished", "done", "passed"),
-            *("new", "valid"),
-        ],
         "note": [
             *("info", "changed", "acknowledged", "feedback", "running", "started", "checking"),
             *("waiting", "due", "working"),
@@ -187,6 +184,25 @@ def problem(error: Mapping[str, Any] | None) -> SafeString | str:
         inline(str(error.get("message", ""))),
         format_html("<div>{}</div>", where) if where else "",
         preformatted(error["traceback"]) if error.get("traceback") else "",
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its largest unit, such as "24 min"."""
+    for unit, length, least in (("d", 86_400, 2), ("h", 3_600, 1), ("min", 60, 1)):
+        if seconds >= least * length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def ago(at: datetime.datetime) -> SafeString:
+    """Return how long ago a time was; the time itself is shown on hover, in the reader's zone."""
+    seconds = (timezone.now() - at).total_seconds()
+    return format_html(
+        '<time datetime="{}" title="{} UTC">{}</time>',
+        at.isoformat(),
+        f"{at:%Y-%m-%d %H:%M}",
+        duration(seconds),
     )
 
 

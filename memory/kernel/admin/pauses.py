@@ -101,6 +101,7 @@ class PausableAdmin(MemoryAdmin[Of]):
             done,
             "paused; new entries and requests wait until work is resumed",
             "already paused",
+            undo="resume",
         )
         return None
 
@@ -150,6 +151,9 @@ def _tell(
     done: Sequence[bool],
     what: str,
     otherwise: str,
+    *,
+    undo: str = "",
 ) -> None:
     kind = "workspace" if any(isinstance(of, Workspace) for of in rows) else "user"
-    report(request, kind, sum(done), len(rows), what, otherwise)
+    undoable = [row for row, is_done in zip(rows, done, strict=True) if is_done]
+    report(request, kind, sum(done), len(rows), what, otherwise, undo=undo, undoable=undoable)

@@ -11,9 +11,17 @@ from memory.kernel.admin.filters import with_whole_days
 _KEPT = "kept_rows"
 
 
-def keep_rows(request: HttpRequest, keys: list[str]) -> None:
+def keep_rows(request: HttpRequest, keys: list[str], *, path: str = "") -> None:
     """Remember the keys of a list's rows until the list is shown again."""
-    request.session[_KEPT] = {"path": request.get_full_path(), "keys": keys}
+    request.session[_KEPT] = {"path": path or request.get_full_path(), "keys": keys}
+
+
+def kept_rows(request: HttpRequest) -> list[str] | None:
+    """Return, once, the keys of the rows that this page showed before an action on it."""
+    if request.method != "GET" or _KEPT not in request.session:
+        return None
+    kept = request.session.pop(_KEPT)
+    return list(kept["keys"]) if kept["path"] == request.get_full_path() else None
 
 
 class SteadyChangeList(ChangeList):
@@ -35,14 +43,11 @@ class SteadyChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        if request.method != "GET" or _KEPT not in request.session:
+        if (keys := kept_rows(request)) is None:
             return
-        kept = request.session.pop(_KEPT)
-        if kept["path"] != request.get_full_path():
-            return
-        rows = self.apply_select_related(self.root_queryset.filter(pk__in=kept["keys"]))
+        rows = self.apply_select_related(self.root_queryset.filter(pk__in=keys))
         by_key = {str(row.pk): row for row in rows}
-        steady = [by_key[key] for key in kept["keys"] if key in by_key]
+        steady = [by_key[key] for key in keys if key in by_key]
         self.is_kept = [row.pk for row in steady] != [row.pk for row in self.result_list]
         if self.is_kept:
             self.result_list = steady

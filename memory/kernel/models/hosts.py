@@ -16,7 +16,7 @@ class SandboxHost(models.Model):
 
     class Privacy:
         erase = privacy.Erase.NOTHING
-        section = privacy.Section.OPERATION
+        section = privacy.Section.SERVER
 
     class Meta:
         ordering = ["name"]

@@ -14,7 +14,7 @@ class Heartbeat(models.Model):
 
     class Privacy:
         erase = privacy.Erase.NOTHING
-        section = privacy.Section.OPERATION
+        section = privacy.Section.SERVER
 
     class Meta:
         ordering = ["name"]
@@ -48,7 +48,7 @@ class Alarm(LeasedWork):
     class Privacy:
         erase = privacy.Erase.NOTHING
         plain = ("last_error",)
-        section = privacy.Section.OPERATION
+        section = privacy.Section.SERVER
 
     class Meta:
         ordering = ["name"]

@@ -34,7 +34,7 @@ class Pause(models.Model):
         erase = privacy.Erase.DELETE
         content = ("reason", "paused_by", "resumed_by")
         export = privacy.Export("pauses", "when staff paused the work for this person")
-        section = privacy.Section.OPERATION
+        section = privacy.Section.SERVER
 
     class Meta:
         ordering = ["-paused_at"]

@@ -38,14 +38,15 @@ class Erase(StrEnum):
 
 
 class Section(StrEnum):
-    """The sections of the admin's front page, in their order."""
+    """The rooms of the admin, in their order; machinery is a part of the server's."""
 
+    ALERTS = "Alerts"
     PEOPLE = "People"
-    PROJECTS = "Projects"
-    ACCESS = "Access"
-    WEBHOOKS = "Webhooks"
+    CONSTRAINTS = "Constraints"
     LANGUAGE_MODELS = "Language models"
-    OPERATION = "Operation"
+    DELIVERIES = "Deliveries"
+    SERVER = "Server"
+    ACCESS = "Access"
     MACHINERY = "Machinery"
 
 

@@ -231,7 +231,7 @@ class Lane(LeasedWork):
     class Privacy:
         erase = privacy.Erase.DELETE
         export = privacy.Export("work", "whether entries are waiting to be processed")
-        section = privacy.Section.OPERATION
+        section = privacy.Section.SERVER
         named_by = "name"
 
     class Meta:

@@ -27,6 +27,13 @@ class Workspace(SettingsOverrides, LlmSettings):
         default=False,
         help_text="Whether an entry for an unknown user_id creates the user.",
     )
+    name_field = models.CharField(
+        "metadata field with people's names",
+        max_length=100,
+        default="",
+        blank=True,
+        help_text="The field of a user's metadata that staff see beside the id, such as name.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Privacy:
@@ -55,7 +62,7 @@ class WorkspaceUse(models.Model):
 
     class Privacy:
         erase = privacy.Erase.NOTHING
-        section = privacy.Section.ACCESS
+        section = privacy.Section.MACHINERY
 
     class Meta:
         ordering = ["workspace"]

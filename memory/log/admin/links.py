@@ -60,7 +60,7 @@ def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
 def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
     """Return these entries from the user's log as markup, keyed by entry number.
 
-    Facts are followed by the messages they were derived from; messages are quoted.
+    Facts follow the messages that they were derived from; messages are quoted.
     """
     known: dict[int, LogEntry] = {}
     wanted = chosen = set(seqs)
@@ -74,7 +74,7 @@ def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeStri
 def _show(entry: LogEntry, user: MemoryUser, known: Mapping[int, LogEntry]) -> SafeString:
     told = _quote(entry, user) if entry.kind == EntryKind.MESSAGE else link_to_entry(entry)
     behind = [_show(known[seq], user, known) for seq in entry.derived_from if seq in known]
-    return format_html("{}{}", told, lines(behind) if behind else "")
+    return format_html("{}{}", lines(behind), told) if behind else told
 
 
 def _quote(message: LogEntry, user: MemoryUser) -> SafeString:

@@ -102,6 +102,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
         "records": content(first_lines(records, _LISTED)),
         "constraints": content(lines(inline(name) for name in sorted(traces.head_constraints))),
         "versions": len(traces.versions),
+        "queries": forgetting.count_queries(user, whole, traces),
         "alerts": _alerts_citing(user, whole),
     }
 

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -157,7 +157,7 @@ class UserPages(PausableAdmin[MemoryUser]):
 
         # The zip contains everything that the file pages show, so it requires the same permissions.
         return self._download(
-            request, pk, download, "Downloaded the project.", needed=["memory.view_blob", CONTENT]
+            request, pk, download, "Downloaded the project.", needed=_for_export()
         )
 
     @recent_sign_in.required
@@ -167,10 +167,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             pk,
             subject.download,
             "Downloaded all stored data about the person.",
-            needed=[
-                *(f"memory.view_{model._meta.model_name}" for model in subject.exports()),
-                *(CONTENT, PROMPTS, SUBJECT_ACCESS),
-            ],
+            needed=_for_subject_access(),
         )
 
     def _download(
@@ -191,6 +188,28 @@ class UserPages(PausableAdmin[MemoryUser]):
         audit.note(request.user, AuditKind.DOWNLOAD, self._subject(user), note)
         self.log_change(request, user, note)
         return answer
+
+
+def _for_export() -> Sequence[str]:
+    return ["memory.view_blob", CONTENT]
+
+
+def _for_subject_access() -> Sequence[str]:
+    models = (f"memory.view_{model._meta.model_name}" for model in subject.exports())
+    return [*models, CONTENT, PROMPTS, SUBJECT_ACCESS]
+
+
+def downloads_for(request: HttpRequest) -> Sequence[tuple[str, str]]:
+    """Return (URL name, text) for each download about a user that the staff member may have."""
+    downloads = (
+        (_for_export(), "memory_memoryuser_export", "Download project (zip)"),
+        (
+            _for_subject_access(),
+            "memory_memoryuser_subject_access",
+            "Download all stored data about the person (zip)",
+        ),
+    )
+    return [(name, text) for needed, name, text in downloads if request.user.has_perms(needed)]
 
 
 def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple[str, str]]:

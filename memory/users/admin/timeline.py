@@ -33,6 +33,7 @@ from memory.log import entry_log
 from memory.log.admin.links import link_to_entry
 from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 from memory.users import progress, timeline
+from memory.users.admin.knowledge import known_domains
 from memory.users.timeline import KINDS, BadPlace, Cursor, EventSource, TimelineEvent, TimelinePage
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
@@ -224,6 +225,7 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
         "coverage": coverage(user) if counted else None,
         "cost": cost(user) if may_see(request, LlmCall) else None,
         "versions": versions(request, user),
+        "domains": known_domains(request, user),
         "moments": told(user, latest.moments),
         "has_more": latest.older is not None,
         "sees_line": bool(visible),

@@ -35,10 +35,20 @@ from memory.alerts.models.alerts import LIVE_STATES, Alert, PausedConstraint
 from memory.constraints import backtests
 from memory.constraints.admin import own_constraints
 from memory.kernel import pauses
+from memory.kernel.admin import masking
 from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.base import section
 from memory.kernel.admin.columns import content_column, plain_column, row_column
-from memory.kernel.admin.display import badge, counted, visible, visible_json
+from memory.kernel.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    lines,
+    shortened,
+    visible,
+    visible_json,
+)
 from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.admin.rows import heavy
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
@@ -52,7 +62,7 @@ from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 from memory.log.models.merges import Merge
 from memory.privacy.admin.erasures import erase_chosen, is_typed
 from memory.users.admin import timeline
-from memory.users.admin.pages import UserPages
+from memory.users.admin.pages import UserPages, downloads_for
 from memory.users.admin.sections import (
     show_constraints,
     show_forecast,
@@ -84,6 +94,7 @@ class MemoryUserAdmin(UserPages):
 
     list_display = [
         "user_id",
+        "called",
         "workspace",
         "alerts",
         "stopped",
@@ -103,7 +114,9 @@ class MemoryUserAdmin(UserPages):
     dangerous = ["erase"]
     when_empty = "No user has been created yet."
     fieldsets = [
-        section(None, "user_id", "workspace", "time_zone", "metadata", "paused", "merges"),
+        section(
+            None, "user_id", "called", "workspace", "time_zone", "metadata", "paused", "merges"
+        ),
         section("Alerts", "alerts", "past_alerts", "constraints", "foreseen"),
         section("Log", "entries", ("covered", "pending", "dismissed", "rejected")),
         section(
@@ -181,6 +194,7 @@ class MemoryUserAdmin(UserPages):
         except (MemoryUser.DoesNotExist, ValidationError):
             return None
         user.__dict__["_may_write"] = own_constraints.may_write(request)
+        user.__dict__["_downloads"] = downloads_for(request)
         return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
@@ -208,6 +222,16 @@ class MemoryUserAdmin(UserPages):
             action_flag=CHANGE,
             change_message=message,
         )
+
+    def subtitle_of(self, user: MemoryUser) -> str:
+        name = "" if masking.is_hidden() else _name_of(user)
+        return f"{super().subtitle_of(user)}: {name}" if name else super().subtitle_of(user)
+
+    @content_column("name")
+    def called(self, user: MemoryUser) -> str:
+        """Show the name from the metadata field that the workspace has chosen."""
+        name = _name_of(user)
+        return inline(name) if name else NOTHING
 
     @plain_column("live alerts", "live_alerts")
     def alerts(self, user: MemoryUser) -> str:
@@ -265,16 +289,16 @@ class MemoryUserAdmin(UserPages):
 
     @content_column("project")
     def project(self, user: MemoryUser) -> str:
+        """Link to what the reader may download, and say how the project is cloned."""
         address = f"/v1/users/{quote(user.user_id, safe='')}/git"
-        return format_html(
-            '<a href="{}">Download project (zip)</a> <div>git clone'
-            ' <code>{}{}</code></div><div><a href="{}">Download all stored data about the'
-            " person (zip)</a></div>",
-            reverse("admin:memory_memoryuser_export", args=[user.pk]),
-            settings.UAC_BASE_URL.rstrip("/"),
-            address,
-            reverse("admin:memory_memoryuser_subject_access", args=[user.pk]),
+        downloads = [
+            format_html('<a href="{}">{}</a>', reverse(f"admin:{name}", args=[user.pk]), text)
+            for name, text in user.__dict__.get("_downloads", ())
+        ]
+        clone = format_html(
+            "git clone <code>{}{}</code>", settings.UAC_BASE_URL.rstrip("/"), address
         )
+        return lines([*downloads, clone])
 
     @plain_column("records")
     def locations(self, user: MemoryUser) -> str:
@@ -330,6 +354,12 @@ class MemoryUserAdmin(UserPages):
             messages.warning(request, f"The language model's work is stopped: {reason}")
         if left:
             messages.warning(request, f"{counted(left, 'user')} skipped: nothing is pending.")
+
+
+def _name_of(user: MemoryUser) -> str:
+    field, metadata = user.workspace.name_field, user.metadata
+    value = metadata.get(field) if field and isinstance(metadata, dict) else None
+    return shortened(value, 100) if isinstance(value, str) else ""
 
 
 def _waiting_lanes() -> QuerySet[Lane]:

@@ -110,10 +110,11 @@ class Checkpoint(models.Model):
             order=("version",),
             chunk=20,
         )
-        section = privacy.Section.PROJECTS
+        section = privacy.Section.PEOPLE
         named_by = "version"
 
     class Meta:
+        verbose_name = "version"
         ordering = ["user", "-version"]
         constraints = [
             models.UniqueConstraint(fields=["user", "version"], name="checkpoint_version"),
@@ -163,8 +164,10 @@ class RecordLocation(models.Model):
         export = privacy.Export(
             "records", "every current and former record: its name, and the file that contains it"
         )
+        section = privacy.Section.PEOPLE
 
     class Meta:
+        verbose_name = "record"
         constraints = [
             models.UniqueConstraint(
                 fields=["user", "domain", "collection", "key"], name="location_of_record"

@@ -141,7 +141,7 @@ class Run(MortalWork):
             chunk=50,
             without={"host": "the machine that did the work; not data about the person"},
         )
-        section = privacy.Section.PROJECTS
+        section = privacy.Section.PEOPLE
 
     class Meta:
         ordering = ["-queued_at"]

@@ -106,7 +106,15 @@ def links_in(page: str) -> list[str]:
 
 
 def messages_of(response: Any) -> list[str]:
-    return [str(message) for message in response.context["messages"]]
+    """Return the messages of a page, without the fields and the button that undo an action."""
+    undo = re.compile(r"\s*<input[^>]*>|<button[^>]*>Undo</button>")
+    return [undo.sub("", str(message)).strip() for message in response.context["messages"]]
+
+
+def offered(response: Any) -> list[str]:
+    """Return the actions whose buttons are enabled on a row's page."""
+    tools = response.context["tools"]
+    return [one["name"] for tool in tools for one in tool["buttons"] if one["fits"]]
 
 
 def text_of(response: Any) -> str:

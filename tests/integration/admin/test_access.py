@@ -496,7 +496,8 @@ def test_operator_only_revokes_managing_keys(staff: Any, workspace: Workspace) -
     assert (key.scopes, key.expires_at is None) == (MANAGES, False)
 
     assert 'value="revoke"' in text_of(client.get(page_url(key)))
-    client.post(list_url(ApiKey), {"action": "revoke", "_selected_action": str(key.pk)})
+    sure = {"action": "revoke", "_selected_action": str(key.pk), "confirmed": "1"}
+    client.post(list_url(ApiKey), sure)
     key.refresh_from_db()
     assert key.revoked_at is not None
 
@@ -518,7 +519,7 @@ def test_staff_without_content_disable_keys_and_endpoints(staff: Any, ours: Rows
     names = ("apikey", "webhookendpoint")
     client = staff(*(f"{may}_{name}" for may in ("view", "change") for name in names))
     for model, action in ((ApiKey, "revoke"), (WebhookEndpoint, "disable")):
-        chosen = {"action": action, "_selected_action": str(ours[model].pk)}
+        chosen = {"action": action, "_selected_action": str(ours[model].pk), "confirmed": "1"}
         client.post(list_url(model), chosen)
     endpoint = ours[WebhookEndpoint]
     client.post(

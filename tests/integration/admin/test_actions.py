@@ -34,6 +34,7 @@ from tests.integration.admin.conftest import (
     add_url,
     list_url,
     messages_of,
+    offered,
     page_url,
     shown,
     text_of,
@@ -81,7 +82,7 @@ def test_resolving_asks_first_and_says_what_it_means(admin_client: Client, rows:
 
     assert history(rows[Alert]) == [("opened", "constraints")]
     words = shown(asked)
-    assert "Resolve 1 alert?" in words
+    assert "Resolve: 1 alert?" in words
     assert "Aspirin" in words
     assert "To undo this, use Reopen on the alert’s page." in words
     assert page_url(rows[Alert]) in text_of(asked)  # the way back
@@ -91,7 +92,7 @@ def test_resolving_asks_first_and_says_what_it_means(admin_client: Client, rows:
 def test_more_alerts_than_anybody_reads_are_not_resolved_at_once(
     admin_client: Client, populate: Populate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory.alerts.admin.alerts.MAX_RESOLVED", 1)
+    monkeypatch.setattr("memory.alerts.admin.alerts.MAX_LISTED", 1)
     chosen = [populate(user_id=name)[Alert] for name in ("carol", "bob")]
 
     response = act(admin_client, "resolve", *chosen)
@@ -138,21 +139,77 @@ def test_from_its_own_page_one_stays_there(admin_client: Client, rows: Rows) -> 
 
 
 def test_the_page_offers_what_makes_sense(admin_client: Client, rows: Rows) -> None:
-    def offered() -> list[str]:
-        context = admin_client.get(page_url(rows[Alert])).context
-        return [name for name, _ in context["row_actions"]]
+    """Each button stays in its place, and is disabled where its action makes no sense."""
 
-    snoozes = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
-    verdicts = ["useful", "wrong"]
-    assert offered() == ["acknowledge", *snoozes, "resolve", *verdicts]
+    def on_page() -> tuple[list[str], list[str]]:
+        response = admin_client.get(page_url(rows[Alert]))
+        names = [one["name"] for tool in response.context["tools"] for one in tool["buttons"]]
+        return names, offered(response)
+
+    snoozes = [f"snooze_{how}" for how in ("for_a_day", "for_a_week", "until_it_changes", "until")]
+    always = ["useful", "wrong", "add_note"]
+    places, fitting = on_page()
+    assert fitting == ["acknowledge", *snoozes, "resolve", *always, "take"]
     act(admin_client, "acknowledge", rows[Alert])
-    assert offered() == [*snoozes, "reopen", "resolve", *verdicts]
+    act(admin_client, "take", rows[Alert])
+    assert on_page() == (places, [*snoozes, "resolve", "reopen", *always, "release"])
     act(admin_client, "snooze_for_a_day", rows[Alert])
-    assert offered() == ["acknowledge", "reopen", "resolve", *verdicts]
+    assert on_page()[1] == ["acknowledge", "resolve", "reopen", *always, "release"]
     resolve(admin_client, rows[Alert])
-    assert offered() == ["reopen", *verdicts]
+    assert on_page() == (places, ["reopen", *always])
     Alert.objects.update(holds_back=False)
-    assert offered() == verdicts
+    assert on_page()[1] == always
+
+
+def test_snoozing_until_a_moment_asks_for_one_that_is_to_come(
+    admin_client: Client, rows: Rows
+) -> None:
+    assert "Until (UTC)" in shown(act(admin_client, "snooze_until", rows[Alert]))
+    later = timezone.now() + datetime.timedelta(days=3)
+
+    for until in ("", "2020-01-01T09:00"):
+        response = act(admin_client, "snooze_until", rows[Alert], until=until)
+        assert "Nothing was done" in str(messages_of(response))
+    response = act(admin_client, "snooze_until", rows[Alert], until=f"{later:%Y-%m-%dT%H:%M}")
+
+    assert messages_of(response) == ["1 alert snoozed."]
+    assert Alert.objects.get().snoozed_until == later.replace(second=0, microsecond=0)
+
+
+def test_a_note_is_an_action_of_its_own_and_changes_nothing_else(
+    admin_client: Client, rows: Rows
+) -> None:
+    assert history(rows[Alert]) == [("opened", "constraints")]
+    act(admin_client, "add_note", rows[Alert])  # asks for the note
+    assert history(rows[Alert]) == [("opened", "constraints")]
+
+    act(admin_client, "add_note", rows[Alert], note="called the doctor")
+
+    assert history(rows[Alert])[-1] == ("noted", "staff:admin")
+    assert Alert.objects.get().state == AlertState.OPEN
+    assert "called the doctor" in shown(admin_client.get(page_url(rows[Alert])))
+
+
+def test_who_takes_care_of_an_alert_is_shown_and_filtered(admin_client: Client, rows: Rows) -> None:
+    assert messages_of(act(admin_client, "take", rows[Alert])) == ["1 alert taken."]
+
+    assert Alert.objects.get().assigned_to == "admin"
+    for owner, number in (("me", 1), ("nobody", 0), ("others", 0)):
+        listed = admin_client.get(f"{list_url(Alert)}?owner={owner}").context["cl"].queryset
+        assert listed.count() == number
+
+
+def test_what_can_be_undone_is_undone_by_the_message(admin_client: Client, rows: Rows) -> None:
+    response = act(admin_client, "acknowledge", rows[Alert], from_page="1")
+    (message,) = response.context["messages"]
+    fields = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', str(message)))
+
+    response = admin_client.post(list_url(Alert), fields, follow=True)
+
+    assert response.redirect_chain == [(page_url(rows[Alert]), 302)]
+    assert Alert.objects.get().state == AlertState.OPEN
+    (message,) = response.context["messages"]
+    assert "Undo" in str(message)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +258,6 @@ def test_staff_verdict_counts_as_precision(admin_client: Client, populate: Popul
     assert first[Alert].feedback.get().actor == "staff:admin"
     page = shown(admin_client.get(page_url(second[Alert])))
     assert "50% (1 of 2)" in page
-    assert "50% (1 of 2)" in shown(admin_client.get(list_url(Alert)))
     assert "50% (1 of 2)" in shown(admin_client.get(page_url(first[Workspace])))
     assert "no such allergy" in shown(admin_client.get(page_url(first[Alert])))
     assert "paused" in shown(admin_client.get(page_url(first[MemoryUser])))
@@ -260,8 +316,7 @@ def test_viewer_of_alerts_cannot_act(staff: Staff, rows: Rows) -> None:
 
     assert history(rows[Alert]) == [("opened", "constraints")]
     assert Alert.objects.get().state == AlertState.OPEN
-    page = client.get(page_url(rows[Alert]))
-    assert page.context["row_actions"] == []
+    assert offered(client.get(page_url(rows[Alert]))) == []
 
 
 def test_editor_of_alerts_can_act(staff: Staff, rows: Rows) -> None:
@@ -345,13 +400,12 @@ def test_stopped_model_is_explained_when_asked_to_work(
 
 
 def test_where_nothing_was_said_the_model_has_no_work(admin_client: Client, rows: Rows) -> None:
-    def offered() -> list[str]:
-        context = admin_client.get(page_url(rows[MemoryUser])).context
-        return [name for name, _ in context["row_actions"]]
+    def on_page() -> list[str]:
+        return offered(admin_client.get(page_url(rows[MemoryUser])))
 
-    assert offered() == ["work_on_it_now", "backtest_constraints", "pause", "erase"]
+    assert on_page() == ["work_on_it_now", "backtest_constraints", "pause", "erase"]
     Lane.objects.filter(name=LaneName.STRUCTURE).update(due_at=None)
-    assert offered() == ["backtest_constraints", "pause", "erase"]
+    assert on_page() == ["backtest_constraints", "pause", "erase"]
 
     response = act(admin_client, "work_on_it_now", rows[MemoryUser])
 
@@ -426,8 +480,8 @@ def test_a_version_is_restored_after_it_is_said_what_that_leaves_out(
         tasks.work("records", user.pk)
     first, second = Checkpoint.objects.filter(user=user).order_by("version")
     [entry] = LogEntry.objects.filter(user=user, seq=2)
-    assert 'value="restore">Restore</button>' in text_of(admin_client.get(page_url(first)))
-    assert 'value="restore"' not in text_of(admin_client.get(page_url(second)))
+    assert offered(admin_client.get(page_url(first))) == ["restore"]
+    assert offered(admin_client.get(page_url(second))) == []
 
     asked = act(admin_client, "restore", first, note="told in error")
     assert "t2 in travel.trips" in shown(asked)
@@ -470,8 +524,7 @@ def test_requested_work_is_retried_now(
     work = rows[model]
     waiting: Any = model._default_manager.filter(pk=work.pk)
     waiting.update(due_at=timezone.now(), run_after=later, hinted_at=timezone.now())
-    button = 'name="action" value="try_now"'
-    assert button in text_of(admin_client.get(page_url(work)))
+    assert "try_now" in offered(admin_client.get(page_url(work)))
 
     act(staff(f"view_{model._meta.model_name}"), "try_now", work)
     assert waiting.get().run_after == later
@@ -481,7 +534,7 @@ def test_requested_work_is_retried_now(
     assert waiting.get().run_after <= timezone.now()
     assert waiting.get().hinted_at is None
     waiting.update(due_at=None)
-    assert button not in text_of(admin_client.get(page_url(work)))
+    assert "try_now" not in offered(admin_client.get(page_url(work)))
 
 
 @pytest.mark.parametrize("model", [MemoryUser, Workspace])

@@ -2,7 +2,6 @@
 
 import datetime
 import uuid
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -22,7 +21,14 @@ from memory.constraints.models.workspace_constraints import (
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from tests.factories import make_checkpoint
-from tests.integration.admin.conftest import Staff, messages_of, page_url, shown, text_of
+from tests.integration.admin.conftest import (
+    Staff,
+    messages_of,
+    offered,
+    page_url,
+    shown,
+    text_of,
+)
 from tests.integration.admin.test_workspace_constraints import act
 from tests.integration.time.test_forecast import NOTICE, settle
 from tests.integration.work.test_workspace_constraints import made
@@ -120,8 +126,7 @@ def test_its_page_tells_how_far_it_got_and_what_it_found(
     assert '<progress value="1" max="2">' in page
     assert page.count("<meter") == 2
     assert f'href="{page_url(user)}"' in page
-    assert "Approve" not in words
-    assert "Cancel" in words
+    assert offered(response) == ["cancel"]
 
 
 def test_its_page_asks_how_far_it_got_until_it_has_ended(
@@ -159,13 +164,13 @@ def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
     assert constraint.live is None
 
     end(backtest)
-    assert "Approve" in shown(admin_client.get(page_url(backtest)))
+    assert "approve" in offered(admin_client.get(page_url(backtest)))
     [approved] = messages_of(act(admin_client, "approve", backtest))
     assert approved.startswith("lease_end v1 is approved and runs for nobody yet: ")
     assert approved.endswith("The constraint was backtested on 2 of 3 users.")
     constraint = WorkspaceConstraint.objects.get()
     assert constraint.live == version
-    assert "Approve" not in shown(admin_client.get(page_url(backtest)))
+    assert "approve" not in offered(admin_client.get(page_url(backtest)))
 
 
 def test_backtest_is_cancelled_and_restarted_by_hand(
@@ -201,12 +206,12 @@ def test_account_without_approval_only_looks(staff: Staff, backtest: Backtest) -
 def test_own_constraint_is_backtested_from_user_page(
     admin_client: Client, user: MemoryUser
 ) -> None:
-    def offered() -> Any:
-        return [name for name, _ in admin_client.get(page_url(user)).context["row_actions"]]
+    def on_page() -> list[str]:
+        return offered(admin_client.get(page_url(user)))
 
-    assert offered() == ["pause", "erase"]
+    assert on_page() == ["pause", "erase"]
     settle(user, {"home_notice": NOTICE})
-    assert offered() == ["backtest_constraints", "pause", "erase"]
+    assert on_page() == ["backtest_constraints", "pause", "erase"]
 
     (told,) = messages_of(act(admin_client, "backtest_constraints", user))
 

@@ -105,13 +105,13 @@ def test_a_fact_of_a_message_is_followed_both_ways(admin_client: Client, user: M
     # And an alert about that record
     alert = open_alert(user, "rome", sources=[1, fact.seq])
 
-    # Then the alert leads to the record with its fields, to the fact, and to the quoted message
+    # Then the alert leads from the quoted message to the fact and to the record with its fields
     page = admin_client.get(page_url(alert))
     words = shown(page)
     quoted = f"#{said.seq} message user , 2026-03-14 23:30 (Europe/Berlin): It cost 1200"
     chain = [
-        *("Trip rome in travel.trips", "to Rome , cost 1200", "#1 typed record"),
-        *(f"#{fact.seq} fact The trip to Rome cost 1200.", quoted),
+        *("#1 typed record", quoted, f"#{fact.seq} fact The trip to Rome cost 1200."),
+        *("Trip rome in travel.trips", "to Rome , cost 1200"),
     ]
     assert [part for part in chain if part not in words] == [], words
     places = [words.index(part) for part in chain]

@@ -15,9 +15,9 @@ def test_viewer_of_one_list_sees_one_section(client: Client) -> None:
     user.user_permissions.add(Permission.objects.get(codename="view_run"))
     client.force_login(user)
 
-    sections = client.get("/admin/").context["app_list"]
+    rooms = client.get("/admin/").context["app_list"]
 
-    assert [(section["name"], len(section["models"])) for section in sections] == [("Projects", 1)]
+    assert [(room["name"], len(room["models"])) for room in rooms] == [("People", 1)]
 
 
 def test_times_are_sortable_and_name_their_zone() -> None:

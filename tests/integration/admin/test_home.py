@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
@@ -98,10 +99,20 @@ def test_a_new_server_says_that_there_is_nothing_yet(admin_client: Client) -> No
     assert "<canvas" not in text_of(admin_client.get("/admin/"))
 
 
-def test_the_lists_are_still_below(admin_client: Client) -> None:
-    page = text_of(admin_client.get("/admin/"))
+def test_seven_rooms_lead_to_all_lists_and_the_room_of_the_reader_shows_its_own(
+    admin_client: Client, staff: Callable[..., Client]
+) -> None:
+    rooms = admin_client.get("/admin/").context["available_apps"]
 
-    assert page.index('id="overview"') < page.index('href="/admin/memory/logentry/"')
+    assert len(rooms) == 7
+    lists = [row["admin_url"] for room in rooms for row in [*room["models"], *room["machinery"]]]
+    assert len(lists) == len(set(lists)) == len(admin.site._registry)
+    for room in rooms:
+        page = text_of(admin_client.get(room["app_url"]))
+        rail = page[page.index('id="rail"') : page.index("</nav>", page.index('id="rail"'))]
+        assert all(f'href="{row["admin_url"]}"' in rail for row in room["models"])
+    only = staff("view_alert").get("/admin/").context["available_apps"]
+    assert [(room["name"], room["app_url"]) for room in only] == [("Alerts", list_url(Alert))]
 
 
 # -- Now ---------------------------------------------------------------------------------------
@@ -126,7 +137,7 @@ def test_problems_come_first_and_link_their_alarm(admin_client: Client) -> None:
 def test_page_shows_the_last_dispatch(admin_client: Client) -> None:
     Heartbeat.objects.create(name="dispatcher", at=timezone.now() - hours(2))
 
-    assert "The dispatcher last ran 2 h 0 min ago." in shown(admin_client.get("/admin/"))
+    assert "The dispatcher last ran 2 h ago." in shown(admin_client.get("/admin/"))
 
 
 def test_live_alerts_are_counted_by_severity_and_state(admin_client: Client, rows: Rows) -> None:
@@ -420,7 +431,7 @@ def test_worst_alerts_come_first(admin_client: Client, rows: Rows) -> None:
     found = home(admin_client)
     assert (found["tone"], found["open"]) == ("bad", [("critical", "1 critical alert")])
     words = shown(admin_client.get("/admin/"))
-    assert re.search("open for 2 h 0 min ?, escalates in (1 h 0|59) min", words), words
+    assert re.search("open for 2 h ?, escalates in (1 h|59 min)", words), words
 
     answer = admin_client.post(
         list_url(Alert),

@@ -77,20 +77,25 @@ def test_revoked_key_opens_nothing(admin_client: Client, workspace: Workspace) -
     text = re.findall(r"uac_[0-9a-f]+_[\w-]+", told)[0]
     key = ApiKey.objects.get()
 
-    response = act(admin_client, "revoke", key)
+    assert "This cannot be undone" in text_of(act(admin_client, "revoke", key))
+    assert ApiKey.objects.get().revoked_at is None
+
+    response = act(admin_client, "revoke", key, confirmed="1")
 
     assert messages_of(response) == ["1 key revoked."]
     assert find_key(text) is None
     assert StaffAction.objects.filter(object_id=str(key.pk), change_message="Revoked.").exists()
     first = ApiKey.objects.get().revoked_at
-    assert messages_of(act(admin_client, "revoke", key)) == ["1 key skipped: already revoked."]
+    assert messages_of(act(admin_client, "revoke", key, confirmed="1")) == [
+        "1 key skipped: already revoked."
+    ]
     assert ApiKey.objects.get().revoked_at == first
 
 
 def test_replaced_key_holds_for_a_day(admin_client: Client, workspace: Workspace) -> None:
     key, text = create_key(workspace, "reader", [Scope.READ])
 
-    [told] = messages_of(act(admin_client, "replace", key))
+    [told] = messages_of(act(admin_client, "replace", key, confirmed="1"))
 
     [shown] = re.findall(r"uac_[0-9a-f]+_[\w-]{20,}", told)
     new = find_key(shown)
@@ -104,7 +109,7 @@ def test_replaced_key_holds_for_a_day(admin_client: Client, workspace: Workspace
     assert shown.split("_", 2)[2] not in text_of(admin_client.get(page_url(new)))
     noted = StaffAction.objects.get(object_id=str(key.pk))
     assert noted.change_message == f"Replaced by uac_{new.prefix}_…."
-    [again] = messages_of(act(admin_client, "replace", key))
+    [again] = messages_of(act(admin_client, "replace", key, confirmed="1"))
     assert "was skipped" in again
     assert ApiKey.objects.count() == 2
 
@@ -132,7 +137,7 @@ def test_viewer_of_keys_cannot_make_or_revoke_them(
     rows = populate()
     client = staff("view_apikey")
 
-    act(client, "revoke", rows[ApiKey])
+    act(client, "revoke", rows[ApiKey], confirmed="1")
 
     assert make_key(client, workspace).status_code == 403
     assert [key.revoked_at for key in ApiKey.objects.all()] == [None]

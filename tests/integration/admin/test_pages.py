@@ -46,12 +46,11 @@ def test_every_model_has_a_screen() -> None:
     assert registered == set(MODELS)
 
 
-def test_the_front_page_names_the_product_and_every_list(admin_client: Client) -> None:
+def test_the_front_page_names_the_product(admin_client: Client) -> None:
     page = text_of(admin_client.get("/admin/"))
 
     assert "UaC: User as Code" in page
     assert "Django administration" not in page
-    assert set(map(list_url, MODELS)) <= set(links_in(page))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
@@ -83,7 +82,7 @@ def test_alert_page_links_its_origins(admin_client: Client, rows: Rows) -> None:
     for model in (models.MemoryUser, models.LogEntry, models.Run, models.Checkpoint):
         assert page_url(rows[model]) in links
     words = shown(response)
-    assert "Drug Aspirin in health.drugs #1" in words
+    assert "Drug Aspirin in health.drugs" in words
     assert f"{CONSTRAINT} in v2" in words
     assert "yield critical('Aspirin')" in words
     assert "severity: critical" in words  # the history's first step

@@ -44,7 +44,7 @@ def test_records_are_found_by_their_text(admin_client: Client, prescribed: Recor
     groups = found(admin_client, "amoxicillin")
 
     assert len(groups["Log entries"]) == 1
-    assert len(groups["Record locations"]) == 1
+    assert len(groups["Records"]) == 1
     for model in (LogEntry, RecordLocation):
         listed = admin_client.get(list_url(model), {"q": "amoxicillin"}).context["cl"].queryset
         assert len(listed) == 1

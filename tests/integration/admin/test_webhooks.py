@@ -110,7 +110,7 @@ def test_changed_endpoint_keeps_its_secret(admin_client: Client, workspace: Work
 def test_a_rotation_shows_the_new_secret_once(admin_client: Client, workspace: Workspace) -> None:
     endpoint, old = webhook_endpoints.create(workspace, URL)
 
-    response = act(admin_client, "rotate_secret", endpoint)
+    response = act(admin_client, "rotate_secret", endpoint, confirmed="1")
 
     (new,) = SECRET.findall(" ".join(messages_of(response)))
     assert new != old
@@ -123,7 +123,7 @@ def test_endpoints_are_switched_with_their_actor(
 ) -> None:
     endpoint, _ = webhook_endpoints.create(workspace, URL)
 
-    act(admin_client, "disable", endpoint)
+    act(admin_client, "disable", endpoint, confirmed="1")
     endpoint.refresh_from_db()
     assert (endpoint.enabled, endpoint.disabled_reason) == (False, "Disabled by admin.")
     assert "disabled" in shown(admin_client.get(list_url(WebhookEndpoint)))

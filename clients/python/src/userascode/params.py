@@ -143,6 +143,8 @@ EventTypesEnum: TypeAlias = Literal[
     "alert.escalated",
     "alert.resolved",
     "alert.feedback",
+    "alert.noted",
+    "alert.assigned",
     "alert.erased",
     "entry.rejected",
     "entry.set_aside",

@@ -1,0 +1,131 @@
+'use strict';
+// The list of alerts: keys, the chosen alert beside the list on wide screens, and news by polling.
+// Without this script, the list and the pages of alerts do all of it with links and buttons.
+{
+    const EVERY = 15000;
+    const inbox = document.getElementById('inbox');
+    const wide = window.matchMedia('(min-width: 1400px)');
+    const rows = () => [...document.querySelectorAll('#result_list tbody tr')];
+    const link = row => row.querySelector('.field-headline a');
+    let chosen = -1;
+
+    // -- The chosen alert, beside the list --------------------------------------------------------
+
+    async function swap(response) {
+        const page = new DOMParser().parseFromString(await response.text(), 'text/html');
+        const content = page.getElementById('content');
+        if (!content || response.redirected && !page.querySelector('.model-alert')) {
+            window.location.assign(response.url); // another page, such as that of the login
+            return;
+        }
+        for (const one of [content, ...content.querySelectorAll('[id]')]) {
+            one.removeAttribute('id'); // ids are unique in the list's page
+        }
+        const news = page.querySelector('.messagelist');
+        inbox.replaceChildren(...(news ? [news] : []), content);
+        inbox.hidden = false;
+        const state = content.querySelector('.fieldBox.field-standing .readonly');
+        const cell = rows()[chosen]?.querySelector('.field-standing');
+        if (state && cell) {
+            cell.replaceChildren(...state.cloneNode(true).childNodes);
+        }
+    }
+
+    async function show(row) {
+        if (wide.matches && inbox) {
+            inbox.replaceChildren(); // no key may act on the alert that was chosen before
+            const response = await fetch(link(row).href);
+            if (rows()[chosen] === row) {
+                await swap(response);
+            }
+        }
+    }
+
+    function choose(index) {
+        const all = rows();
+        if (!all.length) {
+            return;
+        }
+        all[chosen]?.classList.remove('chosen');
+        chosen = Math.max(0, Math.min(index, all.length - 1));
+        all[chosen].classList.add('chosen');
+        link(all[chosen]).focus();
+        show(all[chosen]);
+    }
+
+    document.addEventListener('click', event => {
+        const row = event.target.closest('#result_list .field-headline a')?.closest('tr');
+        if (row && wide.matches && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+            event.preventDefault();
+            choose(rows().indexOf(row));
+        }
+    });
+
+    inbox?.addEventListener('submit', event => {
+        event.preventDefault();
+        const {form, submitter} = {form: event.target, submitter: event.submitter};
+        const body = new URLSearchParams(new FormData(form, submitter));
+        const to = submitter?.getAttribute('formaction') || form.getAttribute('action') || form.baseURI;
+        fetch(to, {method: 'POST', body}).then(swap);
+    });
+
+    // -- Keys -------------------------------------------------------------------------------------
+
+    const scope = () => inbox && !inbox.hidden ? inbox : document.querySelector('.object-tools');
+    function press(action) {
+        scope()?.querySelector(`button[value="${action}"]:enabled`)?.click();
+    }
+    function unfold(action, field) {
+        const menu = scope()?.querySelector(`.menu:has(button[value="${action}"]:enabled) details`);
+        if (menu) {
+            menu.open = true;
+            menu.querySelector(field).focus();
+        }
+    }
+    function follow(rel) {
+        document.querySelector(`a[rel="${rel}"]`)?.click();
+    }
+    const keys = {
+        j: () => rows().length ? choose(chosen + 1) : follow('next'),
+        k: () => rows().length ? choose(chosen - 1) : window.history.back(),
+        a: () => press('acknowledge'),
+        s: () => unfold('snooze_for_a_day', 'button:enabled'),
+        r: () => press('resolve'),
+        n: () => unfold('add_note', 'input[name=note]'),
+        '?': () => { const help = document.querySelector('details.keys'); help.open = !help.open; },
+    };
+    document.addEventListener('keydown', event => {
+        const typing = event.target.closest('textarea, select, input:not([type=checkbox]), [contenteditable]');
+        if (!typing && keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) {
+            event.preventDefault();
+            keys[event.key]();
+        }
+    });
+
+    // -- News -------------------------------------------------------------------------------------
+
+    const news = document.getElementById('news');
+    const title = document.title;
+    async function look() {
+        if (!document.hidden) {
+            const response = await fetch(news.dataset.pulse, {headers: {Accept: 'application/json'}}).catch(() => null);
+            if (response && (!response.ok || response.redirected)) {
+                return; // logged out
+            }
+            if (response) {
+                const {open, newest} = await response.json();
+                document.title = `(${open}) ${title}`;
+                news.hidden = newest <= news.dataset.newest;
+            }
+        }
+        window.setTimeout(look, EVERY);
+    }
+    if (news) {
+        document.title = `(${news.dataset.open}) ${title}`;
+        window.setTimeout(look, EVERY);
+    }
+
+    for (const time of document.querySelectorAll('time[datetime]')) {
+        time.title = new Date(time.dateTime).toLocaleString(undefined, {dateStyle: 'medium', timeStyle: 'long'});
+    }
+}

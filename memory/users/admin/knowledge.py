@@ -1,0 +1,121 @@
+"""What is known about a user: the newest version's records, as tables by domain."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memory.kernel.admin.display import NOTHING, inline, lines
+from memory.kernel.admin.links import link, list_url
+from memory.kernel.admin.rows import may_see
+from memory.kernel.admin.values import in_words
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.staff.access import sees_content
+from memory.log.admin.links import entry_pages
+from memory.log.models.entries import LogEntry
+from memory.project import RecordId
+from memory.project.errors import ProjectError
+from memory.versions import checkpoints
+from memory.versions.differences import records_in
+from memory.versions.models.checkpoints import RecordLocation
+
+# Domains with more records than this are only counted, since all of their files would be read.
+MAX_READ = 500
+MAX_DOMAINS = 8
+# Maximum number of records shown of a collection (the newest), of their fields and their sources.
+MAX_SHOWN = 4
+MAX_FIELDS = 4
+MAX_SOURCES = 3
+
+Records = Mapping[RecordId, Any]
+
+
+def known_domains(request: HttpRequest, user: MemoryUser) -> Sequence[Mapping[str, Any]]:
+    """Return a card for each domain, if the staff member may see records and their content."""
+    head = user.head
+    if head is None or not (may_see(request, RecordLocation) and sees_content(request.user)):
+        return []
+    domains = list(checkpoints.outline(head).domains.values())[:MAX_DOMAINS]
+    sizes = {
+        domain.name: sum(one.count for one in domain.collections.values()) for domain in domains
+    }
+    small = [domain for domain in domains if sizes[domain.name] <= MAX_READ]
+    try:
+        found = records_in(head, [path for domain in small for path in domain.state_paths()])
+    except (checkpoints.Redacted, ProjectError):
+        return []
+    records = {record: value for record, (_, value) in found.items()}
+    shown = {(one.name, name): rows for one in small for name, rows in _newest(one, records)}
+    links = _Links(request, user, [record for rows in shown.values() for record in rows], records)
+    return [
+        {
+            "name": domain.name,
+            "tables": [
+                _table(links, records, name, shown.get((domain.name, name), []), one.count)
+                for name, one in domain.collections.items()
+                if one.count
+            ],
+            "url": list_url(
+                RecordLocation, user__id__exact=user.pk, domain__exact=domain.name, retired="no"
+            ),
+        }
+        for domain in domains
+        if sizes[domain.name]
+    ]
+
+
+def _newest(domain: Any, records: Records) -> Iterator[tuple[str, Sequence[RecordId]]]:
+    """Yield each collection of a domain with its newest records."""
+    for name in domain.collections:
+        own = [one for one in records if (one.domain, one.collection) == (domain.name, name)]
+        own.sort(key=lambda one: max(records[one]["sources"], default=0), reverse=True)
+        yield name, own[:MAX_SHOWN]
+
+
+class _Links:
+    """The pages of the records that are shown, and of the entries behind them."""
+
+    def __init__(
+        self, request: HttpRequest, user: MemoryUser, shown: Sequence[RecordId], records: Records
+    ) -> None:
+        rows = RecordLocation.objects.filter(user=user, key__in={one.key for one in shown})
+        self._records = {RecordId(row.domain, row.collection, row.key): row for row in rows}
+        seqs = [seq for one in shown for seq in records[one]["sources"][-MAX_SOURCES:]]
+        self._entries = entry_pages(user, seqs) if may_see(request, LogEntry) else {}
+
+    def record(self, record: RecordId) -> SafeString | str:
+        return link(self._records.get(record), record.key)
+
+    def sources(self, seqs: Sequence[int]) -> SafeString | str:
+        return lines(
+            format_html('<a href="{}">#{}</a>', self._entries[seq], seq)
+            for seq in seqs[-MAX_SOURCES:]
+            if seq in self._entries
+        )
+
+
+def _table(
+    links: _Links, records: Records, name: str, shown: Sequence[RecordId], count: int
+) -> Mapping[str, Any]:
+    fields = [records[one]["fields"] for one in shown]
+    columns = list(dict.fromkeys(key for one in fields for key, value in one.items() if value))
+    columns = columns[:MAX_FIELDS]
+    return {
+        "name": name,
+        "columns": columns,
+        "rows": [
+            (
+                links.record(one),
+                [_cell(records[one]["fields"].get(column)) for column in columns],
+                links.sources(records[one]["sources"]),
+            )
+            for one in shown
+        ],
+        "more": count - len(shown),
+    }
+
+
+def _cell(value: Any) -> SafeString | str:
+    return NOTHING if value in (None, "", []) else inline(in_words(value, 80))
