@@ -48,7 +48,7 @@ from sandbox_image.uac import protocol
 if TYPE_CHECKING:
     from workers.sandbox.client import Sandbox
     from workers.sandbox.pool import Pool
-    from workers.sandbox.pool_state import Lease
+    from workers.sandbox.pool_stock import Lease
 
 ARRIVALS_A_SECOND = 2.0
 CONCURRENCY = (1, 2, 4, 8)
@@ -134,7 +134,7 @@ def measure(
     from workers.sandbox import docker
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool
-    from workers.sandbox.pool_state import PoolLimits
+    from workers.sandbox.pool_stock import PoolLimits
 
     logging.disable(logging.WARNING)  # otherwise llm-sandbox would log every step
     image = ensure_image()

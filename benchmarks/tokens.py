@@ -85,7 +85,7 @@ def main() -> None:
     """Run the benchmark and report the results."""
     asked = parser(
         __doc__,
-        conversations=(None, 1),
+        conversations=(2, 1),
         sessions=(None, LAST_SESSIONS + 1),  # how many of each conversation's first sessions
         facts=(None, 10),  # how many facts of each session
         longer=((10, 100), (2,)),  # how many times as long the histories are

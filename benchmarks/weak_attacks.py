@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.tokens import lines_in
-from benchmarks.weak_edits import (
+from benchmarks.weak_state import (
+    DRUG,
+    DRUG_TESTS,
     NSAID,
+    PASSPORT,
+    RULES,
+    SMALL_TALK,
+    TRUE,
     add_field,
     add_record,
     give_reasons,
@@ -16,7 +22,6 @@ from benchmarks.weak_edits import (
     update_record,
     write_rule,
 )
-from benchmarks.weak_state import DRUG, DRUG_TESTS, PASSPORT, RULES, SMALL_TALK, TRUE
 from tests.llm_server import Called, Request, Said, called
 
 

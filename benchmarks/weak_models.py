@@ -7,8 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.weak_edits import NSAID, add_record, update_record, write_rule
-from benchmarks.weak_state import COLLECTIONS, PASSPORT, PASSPORT_TESTS, RULES, TRUE
+from benchmarks.weak_state import (
+    COLLECTIONS,
+    NSAID,
+    PASSPORT,
+    PASSPORT_TESTS,
+    RULES,
+    TRUE,
+    add_record,
+    update_record,
+    write_rule,
+)
 from tests.llm_server import Called, Request, Said
 
 

@@ -4,32 +4,15 @@ import os
 import sys
 from typing import Any
 
-from celery import Celery, Task
+from celery import Celery
 from celery.signals import beat_init, setup_logging, task_prerun, worker_init
-from opentelemetry.trace import SpanKind
 
 from memory.kernel import tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 
-class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
-    """A task that waits for its workspace's turn and continues the trace of the hint's sender."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the task, unless the hint has to wait."""
-        from workers.service import fair_turns
-
-        with fair_turns.of(self, args) as is_its_turn:
-            return self._traced(*args, **kwargs) if is_its_turn else None
-
-    def _traced(self, *args: Any, **kwargs: Any) -> Any:
-        parent = {"traceparent": self.request.get("traceparent") or ""}
-        with tracing.span(self.name, kind=SpanKind.CONSUMER, parent=parent):
-            return self.run(*args, **kwargs)
-
-
-app = Celery("uac", task_cls="uac_site.celery:TracedTask")
+app = Celery("uac", task_cls="workers.service.fair_turns:FairTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ("workers.tasks", "workers.service.lifecycle", "workers.service.consuming")
 app.steps["consumer"].add("workers.service.consuming:Consuming")

@@ -217,8 +217,7 @@ REST_FRAMEWORK = {
         "memory.kernel.http.authentication.ReachesUsers",
     ],
     "DEFAULT_THROTTLE_CLASSES": [
-        "memory.kernel.http.throttles.ProcessorShare",
-        "memory.kernel.http.throttles.Rates",
+        "memory.kernel.http.throttles.WorkspaceLimits",
     ],
     "DEFAULT_RENDERER_CLASSES": ["memory.kernel.http.renderers.PiecewiseJSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["memory.kernel.http.parsers.StrictJSONParser"],

@@ -1,4 +1,4 @@
-"""Claim runs and execute them, each kind in its own way."""
+"""Execute runs, each kind in its own way."""
 
 import structlog
 
@@ -8,7 +8,6 @@ from memory.versions.models.runs import Run, RunKind, RunOutcome
 from workers.authoring import answering, completing
 from workers.commits import imports, proposals
 from workers.execution import constraints, outlook, queries
-from workers.service import hosting
 
 logger = structlog.get_logger(__name__)
 
@@ -24,11 +23,6 @@ EXECUTORS = {
 }
 # Kinds of runs that only read a version.
 READING = (RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY, RunKind.ASK, RunKind.OUTLOOK)
-
-
-def claim(run_id: str) -> Run | None:
-    """Claim a run for this process as a sandbox host."""
-    return runs.claim(run_id, host=hosting.name())
 
 
 def execute(run: Run) -> None:

@@ -154,12 +154,13 @@ def _open_and_keep(
             if alert is not None:
                 release_hold(alert)
             known[fingerprint] = open_alert(finding, step)
-            take_over(known[fingerprint], step)
             opened.append(known[fingerprint])
         elif alert is not None and not alert.holds_back:
             if severity_rank(finding.severity) > alert.rank:
                 graver.append(alert)
             keep_alert(alert, finding, step)
+    for alert in opened:
+        take_over(alert, step)
     return opened, graver
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import structlog
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
@@ -33,9 +34,14 @@ from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunStatus
 from memory.versions.past_states import BeingRedacted, refuse_being_redacted
 
+logger = structlog.get_logger(__name__)
+
 # Limits on a batch's size: all other appends to the log wait while a batch is copied.
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
+# Number of batches to copy before other work gets its turn, so that a user with a million entries
+# doesn't block a thread.
+MAX_BATCHES = 25
 # Matches the key generated for a record whose entry has no key: see
 # `memory.project.apply.free_key`.
 _GENERATED = re.compile(r"(.+)-([1-9][0-9]{0,17})")
@@ -138,11 +144,22 @@ def waiting() -> QuerySet[Merge]:
 # -- Copying entries ------------------------------------------------------------------------------
 
 
-def copy(row: Merge) -> bool:
-    """Copy the next batch of a merge that the caller has claimed; return False if nothing is left.
+def copy_entries(row: Merge) -> bool:
+    """Continue a merge that the caller has claimed; return whether batches remain.
 
-    Raises LeaseLost if the caller has lost its claim.
+    Each batch is copied in its own transaction: if a worker is killed, the batches it has copied
+    are kept, as is the position to resume from. Raises LeaseLost if the caller has lost its claim.
     """
+    for _ in range(MAX_BATCHES):
+        if not _copy_batch(row):
+            logger.info("merged", user=row.user_id, merged=row.merged_id, copied=row.copied)
+            return False
+    leases.release(row, run_after=timezone.now())
+    return True
+
+
+def _copy_batch(row: Merge) -> bool:
+    """Copy the next batch; return False if nothing is left."""
     with transaction.atomic():
         users = copies.lock([row.user_id, row.merged_id])
         leases.check(row)

@@ -18,7 +18,7 @@ from memory.kernel.database.statements import Parameter, Statement
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.refused import Erased
 from memory.kernel.users import undisturbed, unpaused
-from memory.kernel.work import hints, leases
+from memory.kernel.work import hints, hosts, leases
 from memory.kernel.work.hints import hint, signal_done, wait_done
 from memory.project.errors import RunError
 from memory.versions import run_quota
@@ -167,16 +167,14 @@ def are_waiting() -> bool:
     return waiting().filter(leases.free(timezone.now())).exists()
 
 
-def claim(
-    run_id: str, *, host: str = "", take: Callable[..., Run | None] | None = None
-) -> Run | None:
-    """Claim the run for a host if it is waiting and no worker holds it.
+def claim(run_id: str, *, take: Callable[..., Run | None] | None = None) -> Run | None:
+    """Claim the run for this process if it is waiting and no worker holds it.
 
     Runs of users who are paused or have a redaction in progress can't be claimed. The run is
     returned with the columns of its checkpoint and user that an execution needs. If `take` is
     given, it is called instead of `leases.claim`.
     """
-    columns = {"status": RunStatus.RUNNING, "started_at": timezone.now(), "host": host}
+    columns = {"status": RunStatus.RUNNING, "started_at": timezone.now(), "host": hosts.own}
     if take is None:
         run = _OPEN.claim(columns, pk=uuid.UUID(run_id))
     else:

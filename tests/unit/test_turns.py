@@ -1,13 +1,13 @@
 """Fair turns of workspaces: none keeps the others waiting, and no hint is forgotten."""
 
 import itertools
-from contextlib import ExitStack
-from types import SimpleNamespace
+from collections.abc import Sequence
 
 import pytest
+from celery import Celery
 
 from workers.service import fair_turns
-from workers.service.fair_turns import BACKGROUND_SECONDS, CurrentWork, Hint, Turns
+from workers.service.fair_turns import BACKGROUND_SECONDS, CurrentWork, FairTask, Hint, Turns
 
 LONG = 5.0
 SHORT = 0.01
@@ -215,12 +215,25 @@ def test_language_model_work_has_turns(
     monkeypatch.setattr(fair_turns, "_turns", Turns(3))
     monkeypatch.setattr(fair_turns, "send_hint", lambda kind, key, **owner: sent.append(kind))
 
-    def begun(stack: ExitStack, workspace: int) -> bool:
-        task = SimpleNamespace(name="workers.structure", request={"workspace": workspace})
-        return stack.enter_context(fair_turns.of(task, (next(_numbers),)))  # type: ignore[arg-type]
+    begun: list[int] = []
 
-    with ExitStack() as stack:
-        assert [begun(stack, 1) for _ in range(4)] == [True, True, False, False]
-        assert begun(stack, 2)
+    app = Celery("turns", task_cls=FairTask, set_as_current=False)
 
+    @app.task(name="workers.structure", bind=True)
+    def structure(task: FairTask, key: int, others: Sequence[int]) -> bool:
+        begun.append(task.request.get("workspace"))
+        begin(others)
+        return True
+
+    def begin(workspaces: Sequence[int]) -> None:
+        """Begin tasks of these workspaces, each while the tasks before it go on."""
+        if workspaces:
+            structure.push_request(workspace=workspaces[0])
+            if not structure(next(_numbers), workspaces[1:]):
+                begin(workspaces[1:])
+            structure.pop_request()
+
+    begin([1, 1, 1, 1, 2])
+
+    assert begun == [1, 1, 2]
     assert sent == ["structure"] * 2

@@ -41,7 +41,7 @@ from workers.commits.on_head import Draft, commit_on_head
 from workers.commits.proposals import finish
 from workers.execution.loading import allowance_of
 from workers.findings import Check, Finding, Verdict
-from workers.gate import judging
+from workers.gate import checks as gate
 from workers.gate.cases import Profile, ProjectCase
 from workers.repairs.repair import repair
 from workers.sandbox import runner
@@ -138,7 +138,7 @@ def _import(
         imported = build(user)
         # Without constraints, there is no code to judge.
         profile = Profile.IMPORT if imported.change.outline.constraints else Profile.TYPED
-        verdict = judging.judge(
+        verdict = gate.judge(
             ProjectCase(profile=profile, user=user, parent=user.head, change=imported.change)
         )
         if not verdict.accepted:

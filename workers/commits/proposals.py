@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
+from prometheus_client import Counter
 
 from memory.alerts import transitions
 from memory.alerts.findings import HELD
@@ -37,12 +38,18 @@ from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunOutcome, RunTrigger
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Check, Finding, Verdict
-from workers.gate import judging
+from workers.gate import checks as gate
 from workers.gate.cases import Profile, ProjectCase
 from workers.gate.constraint_mutants import gaps_in_tests
 from workers.gate.entry_coverage import uncovered
-from workers.metrics import gate_metrics
 from workers.repairs.repair import put_right, repair_constraint
+
+FINDINGS = Counter(
+    "uac_gate_findings",
+    "Findings about proposals, by kind of problem and whether it was the reason for a refusal.",
+    ["code", "blocking"],
+)
+REPAIRS = Counter("uac_gate_repairs", "Repairs to proposed code that could not run.", ["name"])
 
 # Maximum number of characters that one proposal may add to a file with records.
 MAX_GROWTH = 128 * 1024
@@ -121,7 +128,7 @@ def _build(
         _refuse(run, Verdict(checks))
         return None
     is_dry = bool(run.input.get("dry_run"))
-    verdict = judging.judge(
+    verdict = gate.judge(
         ProjectCase(
             profile=Profile.MODEL if run.trigger == RunTrigger.MODEL else Profile.PROPOSAL,
             user=user,
@@ -210,7 +217,7 @@ def _of_file(error: EditError | ProjectError) -> Finding:
 
 
 def _repair(path: str, name: str, edit: int | None = None) -> Finding:
-    gate_metrics.REPAIRS.labels(name).inc()
+    REPAIRS.labels(name).inc()
     message = f"could not run as it was sent, and was repaired: {name}"
     return Finding(code="repaired", path=path, edit=edit, message=message, blocking=False)
 
@@ -279,7 +286,7 @@ def finish(
     assert version is None or verdict.accepted
     for check in verdict.checks:
         for finding in check.findings:
-            gate_metrics.FINDINGS.labels(finding.code, str(finding.blocking).lower()).inc()
+            FINDINGS.labels(finding.code, str(finding.blocking).lower()).inc()
     rejected = RunError(type="rejected", message=verdict.reason)
     runs.finish(
         run,

@@ -34,7 +34,7 @@ from memory.versions.checkpoints import Decision, HeadMoved
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Verdict
-from workers.gate import judging
+from workers.gate import checks as gate
 from workers.gate.cases import Profile, ProjectCase
 
 logger = structlog.get_logger(__name__)
@@ -121,12 +121,12 @@ def _build(row: Redaction, user: MemoryUser) -> _RedactionDraft:
         return draft
     change, again = _without(user, row, traces)
     case = ProjectCase(profile=Profile.REDACTION, user=user, parent=user.head, change=change)
-    verdict = judging.judge(case)
+    verdict = gate.judge(case)
     problem = verdict.reason
     if problem:
-        verdict = judging.judge(replace(case, profile=Profile.TYPED))
+        verdict = gate.judge(replace(case, profile=Profile.TYPED))
     if not verdict.accepted:
-        raise judging.GateUnavailable(f"without the redacted content, {verdict.reason}")
+        raise gate.GateUnavailable(f"without the redacted content, {verdict.reason}")
     # No edits are stored, because they would name the removed records.
     notes = {"redaction": {"seq": row.seq, "problem": problem}}
     return replace(draft, change=change, verdict=verdict, notes=notes, again=again, problem=problem)

@@ -37,7 +37,7 @@ from memory.versions.earlier_entries import LoggedEntries
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Verdict
-from workers.gate import judging
+from workers.gate import checks as gate
 from workers.gate.cases import Profile, ProjectCase
 
 logger = structlog.get_logger(__name__)
@@ -136,7 +136,7 @@ def _best_attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
     innocent = [entry for entry in entries if entry.seq not in offenders]
     attempt = _attempt(user, innocent)
     if not attempt.verdict.accepted:
-        raise judging.GateUnavailable(
+        raise gate.GateUnavailable(
             f"entries that passed individually fail together: {attempt.verdict.reason}"
         )
     return replace(attempt, rejected={**attempt.rejected, **offenders})
@@ -209,7 +209,7 @@ def _attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
         else:
             change = project.change()
             case = ProjectCase(profile=Profile.TYPED, user=user, parent=user.head, change=change)
-            verdict = judging.judge(case) if change.files else Verdict()
+            verdict = gate.judge(case) if change.files else Verdict()
             return _Attempt(change, edits, rejected, set_aside, verdict)
 
 

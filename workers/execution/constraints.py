@@ -25,7 +25,6 @@ from workers.execution.results import (
     result_json,
 )
 from workers.sandbox.results import SandboxError
-from workers.service import hosting
 
 # A run whose sandbox fails is retried many times; from this attempt on, staff are alerted.
 ATTEMPTS_BEFORE_ALERT = 3
@@ -155,7 +154,7 @@ def try_one(run: Run) -> None:
         with loaded(plan) as sandbox:
             ran = plan.run_constraints(sandbox, run.instant, [path])
     except SandboxError as error:
-        if error.infrastructure and hosts.others(hosting.name()):
+        if error.infrastructure and hosts.others():
             raise
         runs.finish(run, failed(error, started, output=told))
         return

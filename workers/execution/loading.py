@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from memory.alerts.failing_constraints import PROJECT
 from memory.constraints import applicability, workspace_constraints
@@ -12,7 +13,6 @@ from memory.constraints.applicability import Applicability
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import environment, sandbox_limits
 from memory.project import Outline
 from memory.project.paths import FOLDER, constraint_path, is_code
 from memory.versions import checkpoints
@@ -119,7 +119,7 @@ def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
 
 def allowance_of(workspace: Workspace) -> Allowance:
     """Return the current limits on code from the workspace's users."""
-    limits = sandbox_limits.effective(workspace.overrides(environment.SANDBOXES))
+    limits = workspace.sandbox_limits
     return Allowance(
         limits=Limits(
             wall_seconds=limits.wall_seconds,
@@ -167,17 +167,24 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
                 lease.tree = tree
 
 
-def load(sandbox: Sandbox, plan: LoadPlan, bytecode: Mapping[str, str]) -> None:
-    """Load bytecode, some of which may have been stored with the planned version.
+def load(
+    sandboxes: Sequence[Sandbox],
+    plan: LoadPlan,
+    paths: Collection[str],
+    compiled: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Load these files of the planned version, and those `compiled` since, into fresh sandboxes.
 
-    If the sandbox cannot read stored bytecode, the stored bytecode is deleted, and the files are
+    If a sandbox cannot read stored bytecode, the stored bytecode is deleted, and the files are
     compiled again the next time. Raises SandboxError if loading fails.
     """
-    try:
-        sandbox.load(bytecode=bytecode)
-    except SandboxError as error:
-        _forget_nonsense(plan, sandbox, error)
-        raise
+    bytecode = {**bytecode_of(plan, sandboxes[0].image_digest, paths), **compiled}
+    for sandbox in sandboxes:
+        try:
+            sandbox.load(bytecode=bytecode)
+        except SandboxError as error:
+            _forget_nonsense(plan, sandbox, error)
+            raise
 
 
 def _forget_nonsense(plan: LoadPlan, sandbox: Sandbox, error: SandboxError) -> None:

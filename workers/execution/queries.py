@@ -11,7 +11,6 @@ from workers.execution.results import failed
 from workers.policy.checks import check_query
 from workers.sandbox.results import Evaluation, SandboxError
 from workers.sandbox.runner import runner_name
-from workers.service import hosting
 
 
 def execute(run: Run) -> None:
@@ -34,7 +33,7 @@ def execute(run: Run) -> None:
             # gets a new sandbox.
             ready, evaluation = _evaluate(run, plan)
     except SandboxError as error:
-        if error.infrastructure and hosts.others(hosting.name()):
+        if error.infrastructure and hosts.others():
             raise  # the run is released: another host with sandboxes can execute it
         runs.finish(run, failed(error, started, memory_bytes=error.usage.memory_bytes))
         return

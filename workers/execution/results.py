@@ -47,9 +47,10 @@ class Found:
         stopped = [result for result in results if found_too_much(result)]
         heard = [result for result in results if not found_too_much(result)]
         ended = [result.path for result in results if result.error is None]
+        errors = {result.path: result.error for result in heard if result.error is not None}
         return cls(
             [
-                *failures(plan.checkpoint, heard, plan.applying),
+                *(failures(plan.checkpoint, errors, plan.applying) if errors else ()),
                 *(finding for result in heard for finding in findings_of(result)),
             ],
             completed=[*ended, *(result.path for result in stopped), PROJECT],
@@ -141,16 +142,13 @@ def failed(
 
 def failures(
     checkpoint: AnyState,
-    results: Sequence[ConstraintResult],
+    errors: Mapping[str, RunError],
     applying: Collection[WorkspaceConstraint],
 ) -> list[ConstraintFinding]:
-    """Return alerts that notify staff of constraints that ended with an error.
+    """Return alerts that notify staff of constraints (by path) that ended with an error.
 
     The alert is critical if the constraint may raise critical alerts, since people rely on those.
     """
-    errors = {result.path: result.error for result in results if result.error is not None}
-    if not errors:
-        return []
     sources = sources_of(checkpoint, applying, errors.keys())
     outline = Outline.from_json(checkpoint.outline)
     return [

@@ -21,7 +21,7 @@ from memory.project import Change, Edit
 from memory.project.paths import constraint_name, constraint_path, is_own_constraint
 from memory.versions.checkpoints import State
 from memory.versions.models.checkpoints import Checkpoint
-from workers.execution.loading import LoadPlan, allowance_of, bytecode_of, load
+from workers.execution.loading import LoadPlan, allowance_of, load
 from workers.execution.outlook import foresee
 from workers.findings import Check, Verdict
 from workers.gate.execution_findings import OTHER_HASH_SEED
@@ -146,13 +146,11 @@ class ProjectCase:
             compiled = time.monotonic()
             verdict.timings["compile"] = compiled - started
 
-            before = bytecode_of(plan, sandbox.image_digest, self.kept.keys())
             self.sandboxes[:] = [sandbox]
             if self.profile != Profile.TYPED:
                 other = runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape)
                 self.sandboxes.append(stack.enter_context(other))
-            for one in self.sandboxes:
-                load(one, plan, {**before, **verdict.bytecode})
+            load(self.sandboxes, plan, self.kept.keys(), verdict.bytecode)
             verdict.timings["load"] = time.monotonic() - compiled
             yield
             if self._shows_coming():

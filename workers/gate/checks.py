@@ -1,20 +1,29 @@
-"""The gate's checks, in the order in which they run: which changes must pass them, and when.
+"""The gate: its checks in the order in which they run, which changes must pass them, and `judge`.
+
+The gate's work is proportional to the change: files that a change leaves alone were already
+accepted, byte for byte, so they aren't parsed, compiled or checked again. They are executed,
+though, since the new version runs as one program.
 
 Before there is a change to judge, a proposal's edits pass two checks while they are built into one:
 `coverage` (each considered entry gets exactly one outcome) and `edits` (each edit can be applied);
 see `workers.commits.proposals`.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from workers.findings import Finding
+from workers.findings import Check, Finding, Verdict
 from workers.gate import project_checks as project
 from workers.gate import workspace_checks as workspace
-from workers.gate.cases import Profile
-from workers.gate.lost_records import check_no_loss
+from workers.gate.cases import Case, Profile
+from workers.gate.execution_findings import of_request
+from workers.gate.type_errors import can_cause_type_errors
+from workers.grounding.separate_process import ReadingFailed
+from workers.sandbox.results import SandboxError
 
 
 class Stage(StrEnum):
@@ -60,7 +69,7 @@ CHECKS = (
     ),
     GateCheck(
         "no loss", TEXT, PROJECT, "changed files",
-        "records before + added − retired = records after", check_no_loss,
+        "records before + added − retired = records after", project.check_no_loss,
     ),
     GateCheck(
         "shape", TEXT, (WORKSPACE,), "the constraint",
@@ -72,7 +81,8 @@ CHECKS = (
     ),
     GateCheck(
         "types", TEXT, CODE, "type checker",
-        "the change causes no type error", project.check_types, project.can_cause_type_errors,
+        "the change causes no type error", project.check_types,
+        lambda case: can_cause_type_errors(case.parent, case.change),
     ),
     GateCheck(
         "types", TEXT, (WORKSPACE,), "type checker",
@@ -102,7 +112,7 @@ CHECKS = (
     GateCheck(
         "holds", SOUND, (MODEL,), "sandbox, previous version, cited entries",
         "no alert or rule is silenced unless a cited entry mentions it",
-        project.check_silenced_alerts, project.has_previous_version,
+        project.check_silenced_alerts, lambda case: case.parent is not None,
     ),
     GateCheck(
         "mutants", SOUND, CODE, "sandbox",
@@ -118,3 +128,40 @@ CHECKS = (
         project.check_types_of_failing, project.has_failing_constraints,
     ),
 )  # fmt: skip
+
+
+class GateUnavailable(Exception):
+    """The sandbox was unavailable or failed: there is no verdict, and a retry may succeed."""
+
+
+def judge(case: Case) -> Verdict:
+    """Run the checks of the case's profile; raise GateUnavailable if there is no verdict.
+
+    The checks run from cheap to expensive and stop at the first failure, because later checks would
+    only report its consequences. Those of the last stage are independent of each other, and are
+    reported together.
+    """
+    started = time.monotonic()
+    verdict = case.verdict
+    try:
+        with ExitStack() as stack:
+            is_loaded = False
+            for check in CHECKS:
+                if case.profile not in check.profiles or not check.applies(case):
+                    continue
+                if check.stage != Stage.TEXT and not is_loaded:
+                    stack.enter_context(case.loaded())
+                    is_loaded = True
+                verdict.checks.append(Check(check.name, list(check.find(case))))
+                if check.stage != Stage.SOUND and not verdict.accepted:
+                    break
+    except ReadingFailed as error:
+        raise GateUnavailable(f"reading the cited entries: {error}") from error
+    except SandboxError as error:
+        # Typed entries contain no code, so blame a timeout or a killed process on the machine.
+        is_of_machine = error.outcome in ("timeout", "killed") and case.profile == Profile.TYPED
+        if error.infrastructure or is_of_machine:
+            raise GateUnavailable(str(error)) from error
+        verdict.checks.append(Check("execution", [of_request(error)]))
+    verdict.timings["total"] = time.monotonic() - started
+    return verdict

@@ -1,7 +1,7 @@
 """The gate's checks of a change to a project, each as a function of the case."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -9,6 +9,9 @@ from django.utils import timezone
 
 from memory.kernel.canonical import canonical_json
 from memory.kernel.models.users import MemoryUser
+from memory.project import ProjectError, Record, RecordId
+from memory.project.literals import Uses, record_literal
+from memory.project.parse import parse_state
 from memory.project.paths import (
     constraint_files,
     constraint_path,
@@ -17,7 +20,7 @@ from memory.project.paths import (
 )
 from memory.project.typed import encode
 from memory.versions.models.runs import Run
-from workers.execution.loading import bytecode_of, load, loaded, plan_run
+from workers.execution.loading import load, loaded, plan_run
 from workers.execution.outlook import alerts_of, day_of
 from workers.findings import Finding, Verdict
 from workers.gate.cases import Profile, ProjectCase
@@ -34,7 +37,7 @@ from workers.gate.execution_findings import (
     same_evidence_in_tests,
 )
 from workers.gate.silenced_alerts import ModelChange, held
-from workers.gate.type_errors import type_errors, wants_type_check
+from workers.gate.type_errors import type_errors
 from workers.grounding.wording_in_entries import PARAPHRASE
 from workers.policy.checks import check_policy
 from workers.sandbox import runner
@@ -53,6 +56,80 @@ def check_files(case: ProjectCase) -> Iterator[Finding]:
         yield from check_policy(path, source)
 
 
+def check_no_loss(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each record in the changed files that doesn't match the edits.
+
+    The rendered files are read back and compared, so that rendering errors are caught as well.
+    """
+    change = case.change
+    before: dict[RecordId, Record] = {}
+    after: list[tuple[RecordId, Record]] = []
+    for path in change.expected:
+        domain = domain_name(path)
+        try:
+            state = parse_state(path, case.sources[path], change.outline.domains[domain])
+        except ProjectError as error:
+            yield Finding(
+                code="unreadable_file", path=path, line=error.line or None, message=str(error)
+            )
+            return
+        for collection, by_key in state.records.items():
+            after += [(RecordId(domain, collection, key), one) for key, one in by_key.items()]
+        for collection, records in change.previous_records_in(path).items():
+            before |= {RecordId(domain, collection, record.key): record for record in records}
+    kept = before.keys() - set(change.retired)
+    expected = {record_id: before[record_id] for record_id in kept}
+    expected |= {record_id: placed.record for record_id, placed in change.records.items()}
+    yield from losses(expected, after)
+    for record_id in change.added:
+        if record_id in before:
+            yield _record_finding("record_repeated", record_id, "would be added a second time")
+
+
+def losses(
+    expected: Mapping[RecordId, Record], after: Sequence[tuple[RecordId, Record]]
+) -> Iterator[Finding]:
+    """Compare the expected records with the actual ones: no record may be lost or changed.
+
+    Values must also have the same type to be equal, although in Python 1 == 1.0 == True.
+    """
+    found: dict[RecordId, list[Record]] = {}
+    for record_id, record in after:
+        found.setdefault(record_id, []).append(record)
+    for record_id in sorted(expected.keys() | found.keys()):
+        if record_id not in found:
+            yield _record_finding("record_lost", record_id, "would be lost")
+            continue
+        if len(found[record_id]) > 1:
+            what = f"would exist {len(found[record_id])} times"
+            yield _record_finding("record_doubled", record_id, what)
+        if record_id not in expected:
+            yield _record_finding(
+                "record_unexpected", record_id, "would appear although no edit adds it"
+            )
+            continue
+        wanted = expected[record_id]
+        for one in found[record_id]:
+            if one != wanted or record_literal(one, Uses()) != record_literal(wanted, Uses()):
+                changed = _differing_field(wanted, one)
+                what = f"would change in the field {changed}" if changed else "would change"
+                yield _record_finding("record_changed", record_id, what, changed)
+                break
+
+
+def _record_finding(code: str, record_id: RecordId, what: str, field: str | None = None) -> Finding:
+    message = f"the record {'.'.join(record_id)} {what}"
+    return Finding(code=code, record=record_id, field=field, message=message)
+
+
+def _differing_field(expected: Record, found: Record) -> str | None:
+    names = [*expected.fields, *found.fields]
+    nothing = object()
+    return next(
+        (n for n in names if expected.fields.get(n, nothing) != found.fields.get(n, nothing)), None
+    )
+
+
 def check_grounding(case: ProjectCase) -> Iterator[Finding]:
     """Yield a finding for each claim that the cited entries do not support.
 
@@ -62,11 +139,6 @@ def check_grounding(case: ProjectCase) -> Iterator[Finding]:
     found = list(unfounded(case.user, case.parent, case.change, is_of_model=is_of_model))
     case.verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
     yield from found
-
-
-def can_cause_type_errors(case: ProjectCase) -> bool:
-    """Return whether a change is to code or to a schema, and not to records alone."""
-    return wants_type_check(case.parent, case.change)
 
 
 def check_types(case: ProjectCase) -> Iterator[Finding]:
@@ -194,7 +266,7 @@ def _faulty_before(case: ProjectCase, paths: Collection[str]) -> set[str]:
         loaded(plan) as sandbox,
         runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=plan.allowance.shape) as other,
     ):
-        load(other, plan, bytecode_of(plan, other.image_digest, tree.keys()))
+        load([other], plan, tree.keys())
         known = sorted(path for path in paths if path in tree)
         failed, differing = faults(_run(case, [sandbox, other], known))
     return {*failed, *differing}
@@ -204,11 +276,6 @@ def _run(
     case: ProjectCase, sandboxes: Sequence[Sandbox], paths: Sequence[str] | None = None
 ) -> list[ConstraintRun]:
     return [case.plan.run_constraints(sandbox, case.at, paths) for sandbox in sandboxes]
-
-
-def has_previous_version(case: ProjectCase) -> bool:
-    """Return whether there is a version whose alerts the change could silence."""
-    return case.parent is not None
 
 
 def check_silenced_alerts(case: ProjectCase) -> Iterator[Finding]:

@@ -89,7 +89,7 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     if not (plan.outline.constraints or plan.applying):
         return
     with runner.open_sandbox(shape=plan.allowance.shape) as previous:
-        load(previous, plan, bytecode_of(plan, previous.image_digest, plan.tree({}).keys()))
+        load([previous], plan, plan.tree({}).keys())
         before = _find(candidate, previous, plan.bindings)
         after = _find_after(candidate, previous)
     yield from _held_alerts(candidate, before, after, sources)

@@ -26,7 +26,7 @@ _NO_NAME = re.compile(r'Module "domains\.(\w+)\.(state|schema)" has no attribute
 _NO_ARGUMENT = re.compile(r'Missing named arguments? .* for "(\w+)"')
 
 
-def wants_type_check(parent: Checkpoint | None, change: Change) -> bool:
+def can_cause_type_errors(parent: Checkpoint | None, change: Change) -> bool:
     """Return whether a change can cause type errors: a change to records alone can't."""
     if any(_is_code(path) for path in change.files):
         return True

@@ -7,7 +7,7 @@ from memory.constraints import backtests
 from memory.constraints.models.workspace_constraints import VersionState, WorkspaceConstraintVersion
 from memory.kernel.work import leases
 from workers.gate.cases import WorkspaceCase
-from workers.gate.judging import judge
+from workers.gate.checks import judge
 
 
 def judge_version(version: WorkspaceConstraintVersion) -> None:

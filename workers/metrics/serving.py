@@ -1,7 +1,11 @@
 """Serve Prometheus metrics: each of the server's processes uses its own port, if configured."""
 
+from collections.abc import Callable, Iterable, Iterator
+
+import redis
 import structlog
 from django.conf import settings
+from django.db import Error, connection
 from prometheus_client import (
     GC_COLLECTOR,
     PLATFORM_COLLECTOR,
@@ -9,10 +13,11 @@ from prometheus_client import (
     CollectorRegistry,
     start_http_server,
 )
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from workers.llm import metrics as llm_metrics
 from workers.metrics import load_metrics, webhook_metrics, work_metrics
-from workers.metrics.reading_metrics import Read
 
 logger = structlog.get_logger(__name__)
 
@@ -48,3 +53,28 @@ def own_process() -> CollectorRegistry:
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)
     return registry
+
+
+class Read(Collector):
+    """Metrics read by functions; if one fails, the other functions' metrics are still served.
+
+    The functions run in a separate thread, whose database connection is closed afterwards.
+    """
+
+    def __init__(self, *reads: Callable[[], Iterable[Metric]]) -> None:
+        self._reads = reads
+
+    def describe(self) -> Iterable[Metric]:
+        """Describe nothing in advance, so that registering the collector reads nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics, all of them read over a single database connection."""
+        try:
+            for read in self._reads:
+                try:
+                    yield from list(read())
+                except (Error, redis.RedisError) as error:
+                    logger.warning("metrics_not_read", of=read.__module__, error=str(error))
+        finally:
+            connection.close()

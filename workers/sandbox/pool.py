@@ -20,13 +20,12 @@ from itertools import chain
 import structlog
 
 from workers.metrics import sandbox_metrics
-from workers.sandbox import stocks
+from workers.sandbox import pool_stock
 from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import Runner
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
-from workers.sandbox.pool_state import Counts, Lease, PoolLimits, SandboxSpec
+from workers.sandbox.pool_stock import Counts, Lease, PoolLimits, SandboxSpec, Stock, Stocks
 from workers.sandbox.results import SandboxError
-from workers.sandbox.stocks import Stock, Stocks
 
 logger = structlog.get_logger(__name__)
 
@@ -346,7 +345,7 @@ class Pool:
         while True:
             with self._changed:
                 while not self._closed and (kind := self._wanted()) is None:
-                    self._changed.wait(stocks.QUIET_SECONDS)
+                    self._changed.wait(pool_stock.QUIET_SECONDS)
                 if self._closed:
                     return
             assert kind is not None
@@ -400,7 +399,7 @@ class Pool:
         """Return the seconds until the next lease expires, or the next check of ages and counts."""
         now = time.monotonic()
         ends = [lease.until - now for lease in self._leases.values()]
-        return max(0.0, min([*ends, stocks.HORIZON_SECONDS]))
+        return max(0.0, min([*ends, pool_stock.HORIZON_SECONDS]))
 
     def _expire(self, now: float) -> None:
         for user, lease in list(self._leases.items()):

@@ -17,7 +17,7 @@ from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import Runner
 from workers.sandbox.limits import Shape
 from workers.sandbox.pool import Pool
-from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.pool_stock import PoolLimits
 from workers.sandbox.results import SandboxError
 
 logger = structlog.get_logger(__name__)
@@ -50,11 +50,6 @@ def forget(user_pk: int) -> bool:
     """Destroy this user's sandboxes in this process for good; return whether all are gone."""
     nothing_left = [one.forget(user_pk) for one in pools()]
     return all(nothing_left)
-
-
-def open_pool() -> None:
-    """Start keeping sandboxes ready, before any caller needs one."""
-    pool().warm()
 
 
 def close_pool() -> None:

@@ -304,7 +304,9 @@ def abandon_hopeless_runs() -> int:
 
 def _hint(kind: WorkKind, work: QuerySet[Any], most: int, patience: datetime.timedelta) -> int:
     now = timezone.now()
-    work = work.filter(leases.free(now)).filter(_unheard(now, patience))
+    # If the last hint is so old, it must have been lost.
+    unheard = Q(hinted_at=None) | Q(hinted_at__lte=now - patience)
+    work = work.filter(leases.free(now)).filter(unheard)
     turns = in_turn(work, "run_after", most, workspace=kind.workspace)
     with transaction.atomic():
         rows = work.filter(pk__in=turns)
@@ -320,11 +322,6 @@ def _hint(kind: WorkKind, work: QuerySet[Any], most: int, patience: datetime.tim
             run_kind = str(getattr(waiting[pk], "kind", ""))
             send_hint(kind.name, key, workspace_pk=workspace_pk, run_kind=run_kind)
     return len(waiting)
-
-
-def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
-    """Match work that has no hint, or whose last hint is so old that it must have been lost."""
-    return Q(hinted_at=None) | Q(hinted_at__lte=now - patience)
 
 
 def in_turn(

@@ -14,18 +14,17 @@ This state is kept in one process's memory only; if it is lost, the dispatcher f
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from celery import Task
+from opentelemetry.trace import SpanKind
 
+from memory.kernel import tracing
 from memory.kernel.work.hints import send_hint
 from memory.kernel.work.kinds import KINDS
-
-if TYPE_CHECKING:
-    from celery import Task
 
 logger = structlog.get_logger(__name__)
 
@@ -179,29 +178,33 @@ def open_turns(threads: int) -> None:
     _turns = Turns(threads)
 
 
-@contextmanager
-def of(task: "Task[..., Any]", arguments: tuple[Any, ...]) -> Iterator[bool]:
-    """Yield whether to do a task now; once it is done, send the held hint whose turn it is."""
-    if _turns is None:
-        yield True
-        return
-    asked = task.request
-    workspace, user, kind = asked.get("workspace"), asked.get("user"), asked.get("kind") or ""
-    name = task.name.removeprefix("workers.")
-    key = arguments[0] if arguments else ""
-    work = _turns.begin(Hint(name, key, workspace, user, kind))
-    if work is None:
-        logger.info("hint_held", work=name, workspace=workspace)
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        if (following := _turns.end(work)) is not None:
-            send_hint(
-                following.work,
-                following.key,
-                workspace_pk=following.workspace,
-                user_pk=following.user,
-                run_kind=following.kind,
-            )
+class FairTask(Task):  # type: ignore[type-arg] # at run time it takes none
+    """A task that waits for its workspace's turn and continues the trace of the hint's sender."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Do the task, unless it has to wait; then send the held hint whose turn it is."""
+        if _turns is None:
+            return self._traced(*args, **kwargs)
+        asked = self.request
+        workspace, user, kind = asked.get("workspace"), asked.get("user"), asked.get("kind") or ""
+        name = self.name.removeprefix("workers.")
+        work = _turns.begin(Hint(name, args[0] if args else "", workspace, user, kind))
+        if work is None:
+            logger.info("hint_held", work=name, workspace=workspace)
+            return None
+        try:
+            return self._traced(*args, **kwargs)
+        finally:
+            if (following := _turns.end(work)) is not None:
+                send_hint(
+                    following.work,
+                    following.key,
+                    workspace_pk=following.workspace,
+                    user_pk=following.user,
+                    run_kind=following.kind,
+                )
+
+    def _traced(self, *args: Any, **kwargs: Any) -> Any:
+        parent = {"traceparent": self.request.get("traceparent") or ""}
+        with tracing.span(self.name, kind=SpanKind.CONSUMER, parent=parent):
+            return self.run(*args, **kwargs)

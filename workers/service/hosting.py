@@ -32,13 +32,6 @@ MAX_HINTS = 100
 
 Waiting = Mapping[str, Collection[bytes]]
 
-_current: "Host | None" = None
-
-
-def name() -> str:
-    """Return this process's name as a sandbox host; "" if it isn't one."""
-    return _current.name if _current else ""
-
 
 class Host:
     """This process as a sandbox host, from `open` to `close`; it may be opened again after that."""
@@ -64,8 +57,7 @@ class Host:
 
     def open(self, threads: int, is_free: Callable[[], bool]) -> None:
         """Start announcing the host; `is_free` returns whether one of its threads is idle."""
-        global _current
-        _current = self
+        hosts.own = self.name
         self._closing.clear()
         self._thread = threading.Thread(
             target=self._run, args=(threads, is_free), name="host", daemon=True

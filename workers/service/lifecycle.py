@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from memory.kernel.work import leases
 from memory.operations import alarms
-from workers.metrics import pool_metrics
+from workers.metrics import sandbox_metrics
 from workers.metrics.serving import serve_metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
@@ -29,14 +29,14 @@ LEAVING_SECONDS = 2.0
 def begin(sender: Any, **kwargs: Any) -> None:
     """Prepare a worker that has just started; a sandbox worker starts keeping sandboxes ready."""
     if "sandbox" in sender.app.amqp.queues.consume_from:
-        runner.open_pool()
+        runner.pool().warm()
         if serve_metrics(REGISTRY):
             about = {
                 "runner": runner.runner_name(),
                 "runtime": settings.UAC_SANDBOX_RUNTIME or "default",
                 "image": settings.UAC_SANDBOX_IMAGE or default_image(),
             }
-            pool_metrics.register(REGISTRY, runner.pools, about)
+            sandbox_metrics.register(REGISTRY, runner.pools, about)
     else:
         serve_metrics()
     if set(sender.app.amqp.queues.consume_from) == {"default"}:

@@ -1,6 +1,6 @@
 """Delivery attempts: choosing the next message, and recording the result of the call.
 
-`workers.delivery.delivering` makes the calls.
+`workers.delivery.webhooks` makes the calls.
 """
 
 import datetime

@@ -30,23 +30,17 @@ if TYPE_CHECKING:
     from memory.kernel.admission.rates import RateStatus
 
 
-class ProcessorShare(BaseThrottle):
-    """Holds back requests from a workspace that has used up its share."""
+class WorkspaceLimits(BaseThrottle):
+    """Holds back requests from a workspace that has used up its share, and counts the others."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        """Wait if necessary and return True; raise LimitExceeded if the wait would be too long."""
+        """Wait if necessary and return True.
+
+        Raises LimitExceeded if the wait would be too long or the rate limit is exceeded.
+        """
         if isinstance(request.user, Principal):
             workspace = request.user.workspace
             vars(request._request)["processor_share"] = workspace.pk, shares.admit(workspace)
-        return True
-
-
-class Rates(BaseThrottle):
-    """Counts every request made with an API key against a rate limit of the key's workspace."""
-
-    def allow_request(self, request: Request, view: APIView) -> bool:
-        """Return True, or raise LimitExceeded if the rate limit is exceeded."""
-        if isinstance(request.user, Principal):
             take(request, rate_of(request, view))
         return True
 

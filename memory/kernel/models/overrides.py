@@ -12,6 +12,7 @@ from memory.kernel.settings import (
     track_record_settings,
 )
 from memory.kernel.settings.overrides import Overrides, effective, validate_overrides
+from memory.kernel.settings.sandbox_limits import SandboxLimits
 
 
 def _whole(
@@ -111,6 +112,11 @@ class SettingsOverrides(models.Model):
     def effective(self, group: environment.Group) -> dict[str, Any]:
         """Return a group's effective settings, keyed by field."""
         return effective(group, self.overrides(group))
+
+    @property
+    def sandbox_limits(self) -> SandboxLimits:
+        """The limits on code from the workspace's users."""
+        return sandbox_limits.effective(self.overrides(environment.SANDBOXES))
 
     @property
     def alert_limits(self) -> alert_settings.EffectiveSettings:

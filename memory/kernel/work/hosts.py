@@ -30,6 +30,9 @@ BELIEVED_SECONDS = 1.0
 # The key in a host's report for the reason why it takes no work; absent if it does take work.
 PROBLEM = "problem"
 
+# This process's name as a sandbox host; "" if it isn't one.
+own = ""
+
 _live: Collection[str] = ()
 _believed_until = 0.0
 
@@ -70,9 +73,9 @@ def live() -> Collection[str]:
     return _live
 
 
-def others(name: str) -> bool:
-    """Return whether any host other than this one takes work."""
-    return any(host != name for host in live())
+def others() -> bool:
+    """Return whether any host other than this process takes work."""
+    return any(host != own for host in live())
 
 
 def beat(

@@ -37,7 +37,7 @@ from tests.properties import examples
 from tests.steps import head_of, not_none
 from workers import tasks
 from workers.findings import Verdict
-from workers.gate import judging
+from workers.gate import checks
 
 pytestmark = pytest.mark.django_db
 
@@ -85,7 +85,7 @@ def api(workspace: Workspace) -> APIClient:
 @pytest.fixture
 def without_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the compiler alone judge the entries."""
-    monkeypatch.setattr(judging, "judge", lambda *_, **__: Verdict())
+    monkeypatch.setattr(checks, "judge", lambda *_, **__: Verdict())
 
 
 def location(user: MemoryUser, key: str = "t") -> RecordLocation:

@@ -32,7 +32,8 @@ from tests.integration.commits.conftest import (
 )
 from tests.steps import append_texts, head_of, not_none
 from workers.findings import Verdict
-from workers.gate import cited_entries, constraint_mutants, judging
+from workers.gate import checks as gate
+from workers.gate import cited_entries, constraint_mutants
 from workers.grounding import separate_process
 
 pytestmark = pytest.mark.django_db
@@ -340,14 +341,14 @@ def test_a_model_s_second_try_of_the_same_entries_adds_nothing(
 def test_second_of_two_concurrent_tries_adds_nothing(
     user: MemoryUser, propose: Propose, fields_of: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = judging.judge
+    judge = gate.judge
 
     def overtaken(*args: Any, **options: Any) -> Verdict:
-        monkeypatch.setattr(judging, "judge", judge)
+        monkeypatch.setattr(gate, "judge", judge)
         assert propose(ROME, considered=[1], trigger=RunTrigger.MODEL).outcome == "ok"
         return judge(*args, **options)
 
-    monkeypatch.setattr(judging, "judge", overtaken)
+    monkeypatch.setattr(gate, "judge", overtaken)
 
     run = propose(ROME, considered=[1], trigger=RunTrigger.MODEL)
 

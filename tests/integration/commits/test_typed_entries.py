@@ -20,7 +20,7 @@ from tests.steps import append_texts
 from workers import tasks
 from workers.commits import typed_entries
 from workers.findings import Check, Finding, Verdict
-from workers.gate import judging
+from workers.gate import checks
 from workers.gate.cases import ProjectCase
 from workers.sandbox import process
 from workers.sandbox.client import Sandbox
@@ -176,7 +176,7 @@ def test_large_entries_go_in_smaller_batches(
 def poison_gate(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let the real gate refuse every candidate with a poisoned record; return what it judged."""
     judged: list[int] = []
-    real = judging.judge
+    real = checks.judge
 
     def judge(case: ProjectCase) -> Verdict:
         judged.append(len(case.change.added))
@@ -186,7 +186,7 @@ def poison_gate(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             return Verdict(checks=[Check("execution", [finding])])
         return real(case)
 
-    monkeypatch.setattr(judging, "judge", judge)
+    monkeypatch.setattr(checks, "judge", judge)
     return judged
 
 
@@ -226,7 +226,7 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(process, "start", Mock(side_effect=error))
-        with pytest.raises(judging.GateUnavailable):
+        with pytest.raises(checks.GateUnavailable):
             tasks.work("records", user.pk)
 
     lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
@@ -278,7 +278,7 @@ def test_data_alone_is_not_rejected_because_its_sandbox_was_ended(
 
     with monkeypatch.context() as patch:
         patch.setattr(Sandbox, "dump", Mock(side_effect=error))
-        with pytest.raises(judging.GateUnavailable):
+        with pytest.raises(checks.GateUnavailable):
             tasks.work("records", user.pk)
 
     assert verdicts() == {}
@@ -292,7 +292,7 @@ def test_bytecode_that_is_damaged_rejects_nothing_and_is_compiled_anew(
     assert damaged.update(code=b"no bytecode") > 0
 
     append(trip(key="b"))
-    with pytest.raises(judging.GateUnavailable, match="is damaged"):
+    with pytest.raises(checks.GateUnavailable, match="is damaged"):
         tasks.work("records", user.pk)
     assert list(verdicts()) == [1]
 

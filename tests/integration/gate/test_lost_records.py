@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memory.project import Record, RecordId, Value
-from workers.gate.lost_records import losses
+from workers.gate.project_checks import losses
 
 
 def record(key: str, cost: Value) -> tuple[RecordId, Record]:

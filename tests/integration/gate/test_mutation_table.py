@@ -34,7 +34,7 @@ from tests.integration.commits.conftest import (
     with_lines,
 )
 from tests.steps import append_texts, head_of, not_none
-from workers.gate import judging, project_checks
+from workers.gate import checks, project_checks
 
 pytestmark = pytest.mark.django_db
 
@@ -476,9 +476,9 @@ def test_each_fault_is_found(
     if fault.blind:
         monkeypatch.setattr(project_checks, "check_policy", lambda path, source: [])
     if fault.plant is not None:
-        plant, judge = fault.plant, judging.judge
+        plant, judge = fault.plant, checks.judge
         monkeypatch.setattr(
-            judging,
+            checks,
             "judge",
             lambda case: judge(dataclasses.replace(case, change=plant(case.change))),
         )

@@ -20,7 +20,7 @@ from tests.integration.commits.conftest import Records, Work
 from tests.integration.imports.conftest import Import, report
 from tests.integration.redaction.conftest import MARKER, found
 from workers.findings import Verdict
-from workers.gate import judging
+from workers.gate import checks
 from workers.sandbox import limits
 from workers.sandbox.limits import FOREIGN_LIMITS
 
@@ -353,7 +353,7 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
     import_files: Import, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given somebody who writes between the gate and the commit,
-    real = judging.judge
+    real = checks.judge
     wrote: list[LogEntry] = []
 
     def judge(*args: Any, **options: Any) -> Verdict:
@@ -363,7 +363,7 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
             )
         return real(*args, **options)
 
-    monkeypatch.setattr(judging, "judge", judge)
+    monkeypatch.setattr(checks, "judge", judge)
     # when a project is imported, then it cites the entry that is its own.
     import_files(MODULE)
     entry = LogEntry.objects.get(user=user, source="import")

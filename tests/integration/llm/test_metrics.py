@@ -17,7 +17,7 @@ from memory.llm.models import LlmPurpose
 from tests.integration.llm.conftest import QUESTION, Ask, Connect
 from tests.llm_server import llm_server, said, status
 from workers.llm import metrics
-from workers.metrics.reading_metrics import Read
+from workers.metrics.serving import Read
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 

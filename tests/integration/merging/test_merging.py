@@ -37,7 +37,6 @@ from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.commits.conftest import trip
 from tests.integration.merging.conftest import contents
-from workers import merging as worker
 from workers import tasks
 from workers.service import dispatching
 
@@ -513,7 +512,7 @@ def test_entry_redacted_during_the_copy_is_not_copied(
     user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "BATCH", 1)
-    monkeypatch.setattr(worker, "MAX_BATCHES", 1)
+    monkeypatch.setattr(merging, "MAX_BATCHES", 1)
     monkeypatch.setattr(tasks, "TURN_SECONDS", 0)
     told(anon, said("a"), said("b"), said("secret"), said("d"))
     row = merging.merge(user, anon, by="key:x")

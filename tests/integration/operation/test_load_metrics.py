@@ -18,7 +18,7 @@ from memory.log.models.entries import EntryKind
 from memory.versions.models.runs import RunKind
 from tests.factories import make_checkpoint, make_run
 from workers.metrics import load_metrics
-from workers.metrics.reading_metrics import Read
+from workers.metrics.serving import Read
 
 pytestmark = pytest.mark.django_db
 

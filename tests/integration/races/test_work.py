@@ -34,7 +34,7 @@ from tests.rivals import Act, at_once
 from tests.webhook_receiver import receiver
 from workers import tasks
 from workers.commits import on_head
-from workers.delivery import outgoing
+from workers.delivery import webhooks
 from workers.execution import constraints
 from workers.service import dispatching
 
@@ -150,7 +150,7 @@ def test_a_second_worker_that_is_told_of_a_message_under_way_sends_nothing(
     with receiver() as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
-        just_before(outgoing, "post", lambda: send(endpoint))
+        just_before(webhooks, "post", lambda: send(endpoint))
 
         send(endpoint)
 
@@ -167,7 +167,7 @@ def test_an_endpoint_that_is_deleted_while_it_is_called_leaves_nothing(
         deleted, _ = endpoint_at(server.url)
         other, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
-        just_before(outgoing, "post", lambda: webhook_endpoints.delete(deleted))
+        just_before(webhooks, "post", lambda: webhook_endpoints.delete(deleted))
 
         send(deleted)
         send(other)

@@ -30,7 +30,7 @@ from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, Run
 from tests.constraints import make_rule
 from tests.integration.redaction.conftest import MARKER, USER, Say, found
 from workers import tasks
-from workers.gate import judging
+from workers.gate import checks
 
 pytestmark = pytest.mark.django_db
 
@@ -444,7 +444,7 @@ def test_a_checkpoint_of_the_entry_that_is_being_made_loses(
 ) -> None:
     """If an entry is redacted while the gate judges its batch, that version never comes."""
     say("Medication", "aspirin", name="Aspirin", dose=1)
-    judge = judging.judge
+    judge = checks.judge
 
     def judge_slowly(*args: Any, **kwargs: Any) -> Any:
         verdict = judge(*args, **kwargs)
@@ -452,7 +452,7 @@ def test_a_checkpoint_of_the_entry_that_is_being_made_loses(
             redact(user, 2)
         return verdict
 
-    monkeypatch.setattr(judging, "judge", judge_slowly)
+    monkeypatch.setattr(checks, "judge", judge_slowly)
     say("Medication", "b", name=MARKER, dose=2)
     work()
 
@@ -592,12 +592,12 @@ def test_while_the_project_cannot_be_loaded_nothing_is_told_and_it_is_tried_agai
     redact(user, secret)
 
     def broken(*_: Any, **__: Any) -> Any:
-        raise judging.GateUnavailable("no sandbox can be had")
+        raise checks.GateUnavailable("no sandbox can be had")
 
     with monkeypatch.context() as patch:
-        patch.setattr(judging, "judge", broken)
+        patch.setattr(checks, "judge", broken)
         before = timezone.now()
-        with pytest.raises(judging.GateUnavailable):
+        with pytest.raises(checks.GateUnavailable):
             tasks.work("redactions", user.pk)
 
     assert api.get(f"{USER}state/").status_code == 503

@@ -558,7 +558,7 @@ settings.configure(UAC_SANDBOX_IMAGE="", UAC_SANDBOX_RUNTIME={runtime!r})
 from workers.sandbox import container_template, docker, ownership
 from workers.sandbox.limits import Limits
 from workers.sandbox.pool import Pool
-from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.pool_stock import PoolLimits
 
 ownership.LABEL = {label!r}
 container_template.LIFETIME_CPU_SECONDS = 2

@@ -31,7 +31,7 @@ from workers.sandbox.container_template import USER_IDS
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.limits import MEBIBYTE, Limits, Shape, foreign_limits
 from workers.sandbox.pool import Pool
-from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.pool_stock import PoolLimits
 from workers.sandbox.results import SandboxError
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]

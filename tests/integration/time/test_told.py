@@ -31,7 +31,7 @@ from tests.properties import examples
 from tests.unit.project.strategies import histories, statements
 from workers import tasks
 from workers.findings import Verdict
-from workers.gate import judging
+from workers.gate import checks
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +46,7 @@ def gate_that_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The tests are about which entries a state holds.
     """
-    monkeypatch.setattr(judging, "judge", lambda *_: Verdict())
+    monkeypatch.setattr(checks, "judge", lambda *_: Verdict())
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.webhooks.conftest import EndpointAt, send
 from tests.webhook_receiver import answers, receiver
 from workers.metrics import webhook_metrics
-from workers.metrics.reading_metrics import Read
+from workers.metrics.serving import Read
 
 
 def test_messages_are_counted_by_what_became_of_them(

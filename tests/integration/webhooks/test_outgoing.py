@@ -25,21 +25,21 @@ from tests.webhook_receiver import (
     says,
     tls,
 )
-from workers.delivery import outgoing
-from workers.delivery.outgoing import Response
+from workers.delivery import webhooks
+from workers.delivery.webhooks import Response
 
 HERE: Address = ipaddress.ip_address("127.0.0.1")
 
 
 @pytest.fixture(autouse=True)
 def here_is_allowed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "BODY_SECONDS", 60.0)  # but where a body drips
+    monkeypatch.setattr(webhooks, "BODY_SECONDS", 60.0)  # but where a body drips
     settings.UAC_WEBHOOK_ALLOW_HTTP = True
     settings.UAC_WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
 
 
 def post(url: str, seconds: float = 60, body: bytes = b'{"a":1}') -> Response:
-    return outgoing.post(url, body, {"Content-Type": "application/json"}, seconds=seconds)
+    return webhooks.post(url, body, {"Content-Type": "application/json"}, seconds=seconds)
 
 
 def test_call_posts_the_body_and_returns_the_answer() -> None:
@@ -121,7 +121,7 @@ def test_an_answer_that_does_not_come_in_time_is_a_failure(behaviour: Behaviour)
 
 
 def test_a_body_that_drips_does_not_take_back_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "BODY_SECONDS", 1.0)
+    monkeypatch.setattr(webhooks, "BODY_SECONDS", 1.0)
     began = time.monotonic()
     with receiver(drips(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 20_000, 0.05)) as server:
         answer = post(server.url)

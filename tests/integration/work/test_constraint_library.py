@@ -11,7 +11,7 @@ from memory.constraints.models.workspace_constraints import (
 from memory.kernel.models.workspaces import Workspace
 from tests.integration.work.test_workspace_constraints import CHECKS
 from workers.gate.cases import WorkspaceCase
-from workers.gate.judging import judge
+from workers.gate.checks import judge
 
 
 @pytest.mark.parametrize("name", constraint_library.names())

@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 from memory.alerts.models.alerts import Alert, AlertKind
 from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
-from memory.kernel.work import leases
+from memory.kernel.work import hosts, leases
 from memory.project import Outline
 from memory.versions import runs
 from memory.versions.models.runs import Run
@@ -45,13 +45,16 @@ def later(seconds: float) -> time_machine.travel:
 
 
 def test_a_run_is_claimed_with_what_its_execution_needs_in_two_statements(
-    user: MemoryUser, django_assert_num_queries: DjangoAssertNumQueries
+    user: MemoryUser,
+    django_assert_num_queries: DjangoAssertNumQueries,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     version = make_checkpoint(user)
     waiting = make_run(version)
+    monkeypatch.setattr(hosts, "own", "one")
 
     with django_assert_num_queries(2):
-        run = not_none(runs.claim(str(waiting.pk), host="one"))
+        run = not_none(runs.claim(str(waiting.pk)))
         assert run.checkpoint is not None
         assert (run.host, run.token, run.attempts) == ("one", 1, 1)
         assert (run.checkpoint.tree, run.checkpoint.outline) == (version.tree, version.outline)

@@ -25,7 +25,7 @@ from workers.sandbox import docker, runner
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.limits import Shape
 from workers.sandbox.pool import Pool
-from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.pool_stock import PoolLimits
 
 if TYPE_CHECKING:
     from memory.kernel.models.users import MemoryUser

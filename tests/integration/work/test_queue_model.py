@@ -261,7 +261,7 @@ class Queue(RuleBasedStateMachine):
             if row is self.lane:
                 work: Any = leases.claim(KINDS["records"].work().filter(user_id=row.key))
             else:
-                work = runs.claim(row.key, host=host)
+                work = runs.claim(row.key)
         assert (work is not None) == expected
         if work is None:
             return None

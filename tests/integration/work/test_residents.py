@@ -30,7 +30,7 @@ from workers.execution.loading import LoadPlan, loaded
 from workers.sandbox import runner
 from workers.sandbox.client import Sandbox
 from workers.sandbox.pool import Pool
-from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.pool_stock import PoolLimits
 from workers.sandbox.results import SandboxError
 
 __all__ = ["checkpoint"]  # the fixture

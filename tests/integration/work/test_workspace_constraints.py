@@ -42,7 +42,7 @@ from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 from tests.steps import append_records, head_of, not_none
 from workers import tasks
 from workers.execution import constraints
-from workers.gate import judging
+from workers.gate import checks
 from workers.sandbox import runner
 from workers.sandbox.results import SandboxError
 from workers.service import dispatching
@@ -244,7 +244,7 @@ class TestJudging:
 
         with monkeypatch.context() as patched:
             patched.setattr(runner, "open_sandbox", Mock(side_effect=error))
-            with pytest.raises(judging.GateUnavailable):
+            with pytest.raises(checks.GateUnavailable):
                 judged(constraint)
         version = constraint.versions.get()
         assert (version.state, version.attempts) == (VersionState.CHECKING, 1)

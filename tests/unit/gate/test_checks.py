@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from workers.findings import Finding, Verdict
-from workers.gate import judging
+from workers.gate import checks
 from workers.gate.cases import Profile
 from workers.gate.checks import CHECKS, IMPORT, MODEL, PROPOSAL, REDACTION, TYPED, WORKSPACE
 from workers.sandbox.results import SandboxError
@@ -102,7 +102,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return find
 
     stubs = tuple(replace(one, find=stub(one.name), applies=lambda _: True) for one in CHECKS)
-    monkeypatch.setattr(judging, "CHECKS", stubs)
+    monkeypatch.setattr(checks, "CHECKS", stubs)
     return names
 
 
@@ -111,7 +111,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def test_each_profile_passes_its_checks_in_order(profile: Profile) -> None:
     case = FakeCase(profile)
 
-    assert judging.judge(case).accepted
+    assert checks.judge(case).accepted
     assert ", ".join(case.ran) == BY_PROFILE[profile]
 
 
@@ -128,7 +128,7 @@ def test_failing_check_stops_later_stages(
     failing.add(check)
     case = FakeCase(profile)
 
-    verdict = judging.judge(case)
+    verdict = checks.judge(case)
 
     before = BY_PROFILE[profile].partition(check)[0]
     assert ", ".join(case.ran) == before + last
@@ -139,8 +139,8 @@ def test_failing_check_stops_later_stages(
 @pytest.mark.usefixtures("failing")
 @pytest.mark.parametrize("profile", Profile)
 def test_broken_sandbox_gives_no_verdict(profile: Profile) -> None:
-    with pytest.raises(judging.GateUnavailable, match="no engine"):
-        judging.judge(FakeCase(profile, BROKEN))
+    with pytest.raises(checks.GateUnavailable, match="no engine"):
+        checks.judge(FakeCase(profile, BROKEN))
 
 
 @pytest.mark.usefixtures("failing")
@@ -149,8 +149,8 @@ def test_timeout_is_blamed_on_the_code_if_there_is_any(profile: Profile) -> None
     case = FakeCase(profile, SLOW)
 
     if profile == TYPED:
-        with pytest.raises(judging.GateUnavailable):
-            judging.judge(case)
+        with pytest.raises(checks.GateUnavailable):
+            checks.judge(case)
     else:
-        assert judging.judge(case).checks[-1].name == "execution"
+        assert checks.judge(case).checks[-1].name == "execution"
         assert [one.code for one in case.verdict.checks[-1].findings] == ["timeout"]

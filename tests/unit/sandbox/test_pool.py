@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 
 from tests.waiting import eventually
-from workers.sandbox import interface, stocks
+from workers.sandbox import interface, pool_stock
 from workers.sandbox import pool as pools
 from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 from workers.sandbox.pool import Pool
-from workers.sandbox.pool_state import Lease, PoolLimits
+from workers.sandbox.pool_stock import Lease, PoolLimits
 from workers.sandbox.results import SandboxError
 
 KEEPING = PoolLimits(least=2, most=4, least_others=1, lease_seconds=60, leases=3, reap=True)
@@ -213,8 +213,10 @@ def test_old_sandbox_is_replaced(runner: Runner) -> None:
 
 
 def test_stock_grows_with_claims(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 60.0)  # so that the arrivals stay recent ones
-    monkeypatch.setattr(stocks, "MEMORY_SECONDS", 60.0)
+    monkeypatch.setattr(
+        pool_stock, "HORIZON_SECONDS", 60.0
+    )  # so that the arrivals stay recent ones
+    monkeypatch.setattr(pool_stock, "MEMORY_SECONDS", 60.0)
     with opened(runner) as pool:
         for _ in range(20):
             with pool.fresh():
@@ -227,15 +229,15 @@ def test_stock_grows_with_claims(runner: Runner, monkeypatch: pytest.MonkeyPatch
 
 def test_fewer_are_kept_when_fewer_arrive(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     # Given so many arrivals in a minute that four are kept for all of it
-    monkeypatch.setattr(stocks, "MEMORY_SECONDS", 60.0)
-    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.2)
+    monkeypatch.setattr(pool_stock, "MEMORY_SECONDS", 60.0)
+    monkeypatch.setattr(pool_stock, "HORIZON_SECONDS", 0.2)
     with opened(runner) as pool:
-        for _ in range(stocks.ARRIVALS):
+        for _ in range(pool_stock.ARRIVALS):
             with pool.fresh():
                 pass
         assert eventually(lambda: pool.size["fresh"] == 4)
         # When that is long ago
-        monkeypatch.setattr(stocks, "MEMORY_SECONDS", 0.5)
+        monkeypatch.setattr(pool_stock, "MEMORY_SECONDS", 0.5)
         assert eventually(lambda: pool.size["fresh"] == 2)
         assert pool.counts.destroyed["too many"] >= 2
 
@@ -271,14 +273,14 @@ def test_each_shape_has_its_own(runner: Runner) -> None:
 
 
 def test_unused_shape_is_forgotten(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.1)
+    monkeypatch.setattr(pool_stock, "HORIZON_SECONDS", 0.1)
     with opened(runner) as pool:
         pool.warm()
         with pool.fresh(shape=LARGE):
             pass
         assert eventually(lambda: pool.settled)
         assert any(one.shape == LARGE for one in runner.alive)
-        monkeypatch.setattr(stocks, "FORGET_SECONDS", 0.0)
+        monkeypatch.setattr(pool_stock, "FORGET_SECONDS", 0.0)
         assert eventually(lambda: not any(one.shape == LARGE for one in runner.alive))
         assert pool.counts.destroyed["forgotten"] == 1
         assert eventually(lambda: [one.shape for one in runner.alive] == [DEFAULT_SHAPE] * 2)
@@ -319,7 +321,7 @@ def test_an_engine_that_fails_is_asked_again_and_told_to_who_needs_it(
 
 def test_dead_stock_is_replaced(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """This happens when the engine is restarted."""
-    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.02)
+    monkeypatch.setattr(pool_stock, "HORIZON_SECONDS", 0.02)
     with opened(runner) as pool:
         pool.warm()
         assert eventually(lambda: pool.settled)
@@ -417,7 +419,7 @@ def test_failing_close_stops_nothing(runner: Runner, monkeypatch: pytest.MonkeyP
 
 def test_leftovers_are_reaped_repeatedly(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "REAP_SECONDS", 0.01)
-    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.01)
+    monkeypatch.setattr(pool_stock, "HORIZON_SECONDS", 0.01)
     with opened(runner) as pool:
         pool.warm()
         assert eventually(lambda: runner.reaped >= 3)

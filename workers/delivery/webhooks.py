@@ -1,24 +1,83 @@
-"""Send one webhook message to somebody else's server, which may be slow, broken or hostile.
+"""Send webhook messages to somebody else's server, which may be slow, broken or hostile.
 
-The request goes only to an address that was checked beforehand. The deadline covers the whole call,
+Messages about the same alert stay in order, and are sent until the endpoint accepts them. If a
+worker is killed after sending a message but before recording that it was sent, its lease expires,
+and the message is sent again with the same ID.
+
+A request goes only to an address that was checked beforehand. The deadline covers the whole call,
 even if the server sends only one byte per second, and only the beginning of the response is read.
 """
 
+import datetime
 import http.client
 import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from memory.alerts.delivery import delivery_attempts, webhook_messages
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
+from memory.kernel import encryption
 from memory.kernel.outgoing import connections, destinations
 from memory.kernel.outgoing.connections import Late, TooLong
+from memory.kernel.work import leases
 
+logger = structlog.get_logger(__name__)
+
+# How long to wait before retrying an endpoint whose secret can't be read. Once the operator has
+# fixed the problem, delivery resumes automatically.
+UNREADABLE_WAIT = datetime.timedelta(minutes=5)
 # Maximum size of the response's header, and of the excerpt from the response's body.
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 1024
 # Once the status is known, the rest of the response is only for people to read, so we wait for it
 # for at most this many seconds.
 BODY_SECONDS = 1.0
+
+
+def send(delivery: Delivery) -> bool:
+    """Send a message that the caller has claimed; return True: the endpoint may have others."""
+    began_at, began = timezone.now(), time.monotonic()
+    try:
+        headers = webhook_messages.signed_headers(delivery, began_at)
+    except encryption.EncryptionError as error:
+        leases.release(
+            delivery,
+            attempts=delivery.attempts - 1,  # this isn't an attempt, since no request was sent
+            run_after=began_at + UNREADABLE_WAIT,
+            last_error=str(error),
+        )
+        logger.error("webhook_secret_unreadable", endpoint=str(delivery.endpoint_id))
+        return True
+    answer = post(
+        delivery.endpoint.url,
+        delivery.payload.encode(),
+        headers,
+        seconds=settings.UAC_WEBHOOK_TIMEOUT_SECONDS,
+    )
+    attempt = DeliveryAttempt(
+        delivery=delivery,
+        at=began_at,
+        seconds=round(time.monotonic() - began, 3),
+        status=answer.status,
+        error=answer.error,
+        address=answer.address,
+        answer=answer.excerpt,
+    )
+    delivery_attempts.record(attempt, retry_after=answer.retry_after)
+    logger.info(
+        "webhook_called",
+        endpoint=str(delivery.endpoint_id),
+        delivery=str(delivery.pk),
+        status=answer.status,
+        seconds=attempt.seconds,
+        delivered=not answer.error,
+    )
+    return True
 
 
 @dataclass(frozen=True)
