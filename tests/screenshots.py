@@ -39,7 +39,7 @@ def walk(page: Page) -> None:
     page.locator(".alerts, #content").get_by_role("link", name="1", exact=True).first.click()
     page.get_by_role("link", name="Amoxicillin is a penicillin").first.click()
     taken(page, "alert")
-    page.locator(".field-evidence_tree").get_by_role("link").last.click()
+    page.locator(".field-evidence_tree").get_by_role("link", name="#").last.click()
     taken(page, "entry")
     page.goto("/admin/memory/memoryuser/")
     page.get_by_role("link", name="maya", exact=True).click()
