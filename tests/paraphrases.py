@@ -1,7 +1,8 @@
-"""Questions about ten invented people, and the entries that answer them.
+"""Questions about invented people in thirteen languages, and the entries that answer them.
 
-`paraphrases.txt` contains records and messages of ten invented people, and a question about each of
-these entries, which should share no word with its answer.
+`paraphrases.txt` contains records and messages of invented people, and a question about each of
+these entries, which should share no word with its answer. Ten of them speak English. Each of the
+others speaks another language, and has the entries and questions of one of those, translated.
 """
 
 import datetime
@@ -15,26 +16,36 @@ from memory.log.models.entries import EntryKind, LogEntry
 TEXT = Path(__file__).with_suffix(".txt")
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
+_TITLE = re.compile(r"(?P<name>[^(]+?)(?: \((?P<language>\w+), as (?P<original>.+)\))?")
 _RECORD = re.compile(r"(?P<domain>\w+) (?P<type>\w+) (?P<fields>.+)")
 
 
 @dataclass(frozen=True)
 class Person:
-    """A person's entries, and a question about each of them."""
+    """A person's entries, and a question about each of them.
+
+    `original` names the person whose entries and questions are translated here, if any.
+    """
 
     name: str
     entries: Sequence[LogEntry]
     questions: Sequence[str]
+    language: str = "en"
+    original: str | None = None
 
 
 def read_people(text: str) -> list[Person]:
     """Parse the people, their entries (each dated to a day of its own) and their questions."""
     people = []
     for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
-        name, *lines = part.strip().splitlines()
+        title, *lines = part.strip().splitlines()
+        if (match := _TITLE.fullmatch(title)) is None:
+            raise ValueError(f"not a person: {title}")
         told = [line for line in lines if line]
         entries = list(_entries(told[::2]))
-        people.append(Person(name, entries, [line.removeprefix("? ") for line in told[1::2]]))
+        questions = [line.removeprefix("? ") for line in told[1::2]]
+        language = match["language"] or "en"
+        people.append(Person(match["name"], entries, questions, language, match["original"]))
     return people
 
 

@@ -1,5 +1,7 @@
 """Guess which languages a text may be in.
 
+Function words and scripts tell at once whether a text is in English (`may_be_english`).
+
 A script that only one major language uses decides by itself. For the others, naive Bayes over byte
 sequences (py3langid) gives an order, in which the right language is nearly always the first, even
 for a short sentence. Its model takes half a second to load and 80 MB, so a process that reads only
@@ -7,11 +9,16 @@ English doesn't load it.
 """
 
 import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import stopwordsiso
+
 # Only this much of a text is looked at.
 MAX_CHARACTERS = 1000
+MAX_SAMPLE = 300  # this much tells whether it is English
 # py3langid's scores are log-probabilities; a language this far behind the best isn't plausible.
 MARGIN = 12.0
 MAX_LANGUAGES = 3
@@ -39,7 +46,94 @@ _LANGUAGES = (
     *("lv", "mk", "ml", "mr", "ms", "ne", "nl", "no", "pa", "pl", "pt", "ro", "ru", "sk", "sl"),
     *("sq", "sr", "sv", "sw", "ta", "te", "tl", "tr", "uk", "ur", "uz", "vi"),
 )
+_SCRIPTS = (
+    *(
+        (re.compile(f"[{letters}]"), language)
+        for letters, language in (
+            ("\u3040-\u30ff", "ja"),
+            ("\u4e00-\u9fff", "zh"),
+            ("\uac00-\ud7af", "ko"),
+            ("\u0e00-\u0e7f", "th"),
+            ("ђћџњљј", "sr"),
+            ("іїєґ", "uk"),
+            ("\u0400-\u04ff", "ru"),
+            ("\u0370-\u03ff", "el"),
+            ("\u0590-\u05ff", "he"),
+            ("پچژگ", "fa"),
+            ("\u0600-\u06ff", "ar"),
+            ("\u0900-\u097f", "hi"),
+            ("\u0b80-\u0bff", "ta"),
+            ("\u0530-\u058f", "hy"),
+        )
+    ),
+)
+# Those of them that are written in Latin letters and have a list of function words.
+_LATIN = (
+    *("ca", "cs", "da", "de", "es", "et", "eu", "fi", "fr", "gl", "hr", "hu", "id", "it", "lt"),
+    *("lv", "nl", "no", "pl", "pt", "ro", "sk", "sl", "sv", "sw", "tl", "tr", "vi"),
+)
+_SHORT_ENGLISH = (
+    *("a", "i", "am", "an", "as", "at", "be", "by", "do", "go", "he", "if", "in", "is", "it", "me"),
+    *("my", "no", "of", "on", "or", "so", "to", "up", "us", "we"),
+)
 _WORD = re.compile(r"[^\W\d_]+")
+_OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff\u2100-\u214f]")
+_SPACES = str.maketrans(dict.fromkeys('.,;:!?¿¡…"“”„«»()[]{}-–—/_0123456789', " "))
+_OTHER_SIGN = re.compile(r"[¿¡\u00c0-\u024f\u1e00-\u1eff]")
+# So many of another language's function words tell that a text isn't English. One does in a
+# question, which would have an English one, and beside letters or signs that English lacks.
+MIN_FUNCTION_WORDS = 2
+MAX_FUNCTION_WORD = 5
+
+
+def may_be_english(text: str) -> bool:
+    """Return whether nothing tells that a text is in another language; names alone tell nothing."""
+    return language_of(text) == "en"
+
+
+def language_of(text: str) -> str:
+    """Return a text's language by its script and function words, "en" if they don't tell.
+
+    A script that several languages use counts as the one with the most speakers, unless a letter
+    tells otherwise.
+    """
+    text = text[:MAX_SAMPLE]
+    if not text.isascii() and (letter := _OTHER_SCRIPT.search(text)):
+        return next((found for pattern, found in _SCRIPTS if pattern.search(text)), letter[0])
+    words = text.lower().translate(_SPACES).split()
+    languages, english_words = _languages_of_words()
+    if languages.keys().isdisjoint(words):
+        return "en"
+    counts = Counter(language for word in words for language in languages.get(word, ()))
+    english = sum(word in english_words for word in words)
+    is_clear = text.rstrip().endswith("?") or (
+        not text.isascii() and _OTHER_SIGN.search(text) is not None
+    )
+    (best, most), *_ = counts.most_common(1)
+    return best if most >= max(1 if is_clear else MIN_FUNCTION_WORDS, english + 1) else "en"
+
+
+@lru_cache(maxsize=64)
+def function_words(language: str) -> frozenset[str]:
+    """Return a language's words that carry no information about a topic.
+
+    The library's lists have names and nouns as well, such as "Москва", but hardly any short ones.
+    """
+    return frozenset(
+        word for word in stopwordsiso.stopwords(language) if len(word) <= MAX_FUNCTION_WORD
+    )
+
+
+@lru_cache(maxsize=1)
+def _languages_of_words() -> tuple[Mapping[str, Sequence[str]], Collection[str]]:
+    """Return the languages in which words are function words, and those of English, without it."""
+    english = {word for word in stopwordsiso.stopwords("en") if len(word) > 2}
+    english |= {*_SHORT_ENGLISH}
+    found = defaultdict[str, list[str]](list)
+    for language in _LATIN:
+        for word in frozenset(stopwordsiso.stopwords(language)) - english:
+            found[word].append(language)
+    return found, english
 
 
 @lru_cache(maxsize=1 << 12)

@@ -1135,6 +1135,7 @@ class Migration(migrations.Migration):
                 ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("due_at", models.DateTimeField(null=True)),
+                ("is_multilingual", models.BooleanField(db_default=False, default=False)),
                 (
                     "user",
                     models.OneToOneField(

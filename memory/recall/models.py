@@ -21,6 +21,12 @@ class SearchIndex(LeasedWork):
     due_at = models.DateTimeField(
         null=True, help_text="When indexing is due; empty if there is nothing to index."
     )
+    is_multilingual = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Whether texts or questions in other languages than English were found, so that"
+        " the multilingual model makes the log's vectors.",
+    )
 
     class Privacy:
         erase = privacy.Erase.DELETE

@@ -2210,6 +2210,8 @@ export interface components {
             /** @description The question as completed from `messages`; null if it was complete and is used unchanged. */
             taken_as: string | null;
             completion: components["schemas"]["Completion"];
+            /** @description The period that the question names relative to today (`yesterday`, `la semana pasada`), which is searched for as if it had been written as dates; null if there is none. */
+            dates: components["schemas"]["QuestionDates"] | null;
             parts: components["schemas"]["Part"][];
             /** @description The numbers of all cited entries. */
             entries: number[];
@@ -2729,6 +2731,8 @@ export interface components {
             /** @description The question as completed from `messages`; null if it was complete and is used unchanged. */
             taken_as: string | null;
             completion: components["schemas"]["Completion"];
+            /** @description The period that the question names relative to today (`yesterday`, `la semana pasada`), which is searched for as if it had been written as dates; null if there is none. */
+            dates: components["schemas"]["QuestionDates"] | null;
             /** @description Corpus → number of entries searched. */
             searched: {
                 [key: string]: number;
@@ -3354,6 +3358,19 @@ export interface components {
              * @description The part of the score that comes from the term.
              */
             score: number;
+        };
+        /** @description The period that a question's relative dates mean, such as "last week", with all readings. */
+        QuestionDates: {
+            /**
+             * Format: date
+             * @description The period's first day, in the user's time zone.
+             */
+            first: string;
+            /**
+             * Format: date
+             * @description Its last day.
+             */
+            last: string;
         };
         /** @description A question about the user, in any language that the model understands. */
         QuestionRequest: {
@@ -4512,6 +4529,7 @@ export type Problem = components['schemas']['Problem'];
 export type ProposalRequest = components['schemas']['ProposalRequest'];
 export type QueryRequest = components['schemas']['QueryRequest'];
 export type QueryTerm = components['schemas']['QueryTerm'];
+export type QuestionDates = components['schemas']['QuestionDates'];
 export type QuestionRequest = components['schemas']['QuestionRequest'];
 export type ReasonRequest = components['schemas']['ReasonRequest'];
 export type RecordChange = components['schemas']['RecordChange'];

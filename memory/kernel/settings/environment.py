@@ -265,8 +265,9 @@ ALERTS = Group("Alerts", check="uac.E009", settings=(
             10_000, field="openings_per_day"),
 ))
 SEARCH = Group("Search", check="uac.E032", settings=(
-    Setting("UAC_EMBEDDINGS", "wordllama", "Embedding model: `wordllama`, which is installed with"
-            " the server; the path of a folder with a static model; a provider's model, such as"
+    Setting("UAC_EMBEDDINGS", "local", "Embedding model: `local`, i.e. those installed with the"
+            " server, `wordllama` for English and `multilingual` for other languages, or one of"
+            " these; the path of a folder with a static model; a provider's model, such as"
             " `openai:text-embedding-3-small`; or `off`. See [search.md](search.md)."),
     Setting("UAC_EMBEDDINGS_PREVIOUS", "", "Previous embedding model, which is used while logs are"
             " re-embedded."),

@@ -1,5 +1,6 @@
 """Serializers for log entries and their redactions."""
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from memory.kernel.http.serializers import (
     StrictSerializer,
 )
 from memory.kernel.http.stored import AnyObjectField
-from memory.kernel.texts import MAX_REASON
+from memory.kernel.texts import MAX_REASON, with_few_marks
 from memory.log import entry_log
 from memory.log.models.entries import EntryKind, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
@@ -108,6 +109,10 @@ class NewEntrySerializer(StrictSerializer):
     retired = serializers.BooleanField(
         required=False, help_text="Set to true to retire the record."
     )
+
+    def validate_key(self, key: str) -> str:
+        """Return the key in Unicode's form NFC: what looks the same is then the same key."""
+        return unicodedata.normalize("NFC", with_few_marks(key))
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that the entry has every field its kind requires, and none it doesn't allow."""

@@ -21,6 +21,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.llm import llm_budgets
 from memory.recall.api.turns import input_of, turns_of
 from memory.recall.search.followups import MODEL, WORDS, Question, complete, may_depend
+from memory.recall.search.question_dates import QuestionDates, relative_dates_of
 from memory.versions import runs
 from memory.versions.api.runs import wait_for
 from memory.versions.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
@@ -48,6 +49,19 @@ TAKEN_AS = (
 )
 
 
+class QuestionDatesSerializer(serializers.Serializer[QuestionDates]):
+    """The period that a question's relative dates mean, such as "last week", with all readings."""
+
+    first = serializers.DateField(help_text="The period's first day, in the user's time zone.")
+    last = serializers.DateField(help_text="Its last day.")
+
+
+DATES = (
+    "The period that the question names relative to today (`yesterday`, `la semana pasada`), which"
+    " is searched for as if it had been written as dates; null if there is none."
+)
+
+
 class CompleteByField(serializers.ChoiceField):
     """A field that selects how a follow-up question is completed."""
 
@@ -72,11 +86,16 @@ class CompletionSerializer(serializers.Serializer[Question]):
 
 
 def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
-    """Return a validated body's `query`, completed in the requested way.
+    """Return a validated body's `query`, completed in the requested way, with its relative dates.
 
     If the language model fails for any reason, words complete the question instead. Read the user's
     data only after this call, because some of the data may be redacted while the model works.
     """
+    question = _complete(request, user, asked)
+    return replace(question, dates=relative_dates_of(question.sentence or question.text, user))
+
+
+def _complete(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
     text = asked["query"]
     limit = waiting.seconds(request, default=WAIT_SECONDS)
     turns = turns_of(asked)

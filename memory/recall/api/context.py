@@ -10,10 +10,12 @@ from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.users import ASKED
 from memory.recall import context
 from memory.recall.api.completing import (
+    DATES,
     TAKEN_AS,
     WAIT,
     CompleteByField,
     CompletionSerializer,
+    QuestionDatesSerializer,
     complete_question,
 )
 from memory.recall.api.search import MeaningSerializer
@@ -77,6 +79,7 @@ class ContextSerializer(serializers.Serializer[context.Context]):
         source="question.taken_as", allow_null=True, help_text=TAKEN_AS
     )
     completion = CompletionSerializer(source="question")
+    dates = QuestionDatesSerializer(source="question.dates", allow_null=True, help_text=DATES)
     parts = PartSerializer(many=True)
     entries = numbers("The numbers of all cited entries.")
     meaning = MeaningSerializer(

@@ -15,10 +15,12 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import ASKED, WITH_HEAD
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.recall.api.completing import (
+    DATES,
     TAKEN_AS,
     WAIT,
     CompleteByField,
     CompletionSerializer,
+    QuestionDatesSerializer,
     complete_question,
 )
 from memory.recall.api.turns import TurnsField
@@ -264,6 +266,7 @@ class FoundSerializer(serializers.Serializer[Any]):
     terms = strings("The terms that were searched for: the query without stop words.")
     taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
     completion = CompletionSerializer()
+    dates = QuestionDatesSerializer(allow_null=True, help_text=DATES)
     searched = serializers.DictField(
         child=serializers.IntegerField(), help_text="Corpus → number of entries searched."
     )
@@ -305,6 +308,7 @@ class Search(UserScopedView):
             "terms": found.terms,
             "taken_as": found.question.taken_as,
             "completion": found.question,
+            "dates": found.question.dates,
             "searched": found.searched,
             "meaning": found.meaning,
             "as_of": known.to_json() if known else None,

@@ -15,7 +15,10 @@ from memory.recall.models import SearchIndex
 TAIL = 64
 TAIL_CHARACTERS = 20_000
 
-WANTED = "SELECT due_at IS NOT NULL FROM memory_searchindex WHERE user_id = %s FOR NO KEY UPDATE"
+WANTED = """
+SELECT due_at IS NOT NULL AND (is_multilingual OR NOT %s)
+FROM memory_searchindex WHERE user_id = %s FOR NO KEY UPDATE
+"""
 
 
 def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
@@ -29,21 +32,23 @@ def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
         want(user.pk, user.workspace_id)
 
 
-def want(user_pk: int, workspace_pk: int | None = None) -> None:
+def want(user_pk: int, workspace_pk: int | None = None, *, is_multilingual: bool = False) -> None:
     """Request indexing of a user's log, unless a request is already pending.
+
+    `is_multilingual` requests vectors of the multilingual model, now and from now on.
 
     Before a worker releases the index, it waits for the current transaction to end and then checks
     for new entries.
     """
     with connection.cursor() as cursor:
-        cursor.execute(WANTED, [user_pk])
+        cursor.execute(WANTED, [is_multilingual, user_pk])
         if cursor.fetchone() == (True,):
             return
     SearchIndex.objects.bulk_create(
-        [SearchIndex(user_id=user_pk, due_at=timezone.now())],
+        [SearchIndex(user_id=user_pk, due_at=timezone.now(), is_multilingual=is_multilingual)],
         update_conflicts=True,
         unique_fields=["user"],
-        update_fields=["due_at"],
+        update_fields=["due_at", *(["is_multilingual"] if is_multilingual else [])],
     )
     hint("indexes", user_pk, workspace_pk=workspace_pk)
 

@@ -27,7 +27,7 @@ def embed_question(
 ) -> tuple[Embedder | None, Floats | None, str | None]:
     """Return (model, question's vector, problem); if the model failed, only `problem` is set."""
     try:
-        model = embedder(user, hurried=True)
+        model = embeddings.for_texts(embedder(user, hurried=True), [question])
         if model is None:
             return None, None, None
         (vector,) = model.embed([question], is_question=True)

@@ -13,7 +13,7 @@ from memory.log.models.entries import EntryKind, LogEntry
 from memory.project.names import DEFAULT_DOMAIN, key_of_entry, spaced
 from memory.recall.search.passages import cut
 from memory.recall.search.segments import SPEAKER_PREFIX, Document
-from memory.recall.search.words import identity, terms, terms_of_day
+from memory.recall.search.words import identity, terms, terms_by_language, terms_of_day
 
 
 class CorpusName(StrEnum):
@@ -84,13 +84,14 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
     marks = {*(SPEAKER_PREFIX + name for name in names), *_marks_of(entry)}
     session = _session(entry, day)
     for start, end, text in passages_of(entry):
-        found = Counter([*terms(text), *names, *terms_of_day(day)])
+        own_terms, other_terms = terms_by_language(text)
+        found = Counter([*own_terms, *names, *terms_of_day(day)])
         yield Document(
             seq=entry.seq,
             corpus=NUMBERS[corpus],
             session=session,
             terms={identity(term): count for term, count in found.items()},
-            marks=[identity(mark) for mark in marks],
+            marks=[identity(mark) for mark in {*marks, *other_terms}],
             start=start,
             end=end,
             is_users=entry.role in OWN_ROLES,

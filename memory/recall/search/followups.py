@@ -8,9 +8,11 @@ request asks for it (`memory.recall.api.completing`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from memory.kernel.texts import with_few_marks
-from memory.recall.search.words import terms, written_words
+from memory.recall.search.question_dates import QuestionDates
+from memory.recall.search.words import terms, terms_by_language, written_words
 
 USER, ASSISTANT = "user", "assistant"
 # Ways to complete a question: with words from earlier turns, or by a language model.
@@ -36,6 +38,8 @@ PER_TERM = 0.35
 FURTHER = 0.8
 # The weight of a language model's words.
 COMPLETED = 0.8
+# The weight of the terms of a relative date.
+DATED = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,15 @@ class Question:
     """A question and its completion.
 
     `taken` maps words borrowed from earlier turns to their weights; `sentence` is a language
-    model's version of the question. `problem` says why a requested completion failed.
+    model's version of the question. `problem` says why a requested completion failed. `dates` are
+    those that the question names relative to now.
     """
 
     text: str
     taken: Mapping[str, float] = field(default_factory=dict)
     sentence: str = ""
     problem: str | None = None
+    dates: QuestionDates | None = None
 
     @property
     def taken_as(self) -> str | None:
@@ -80,11 +86,14 @@ class Question:
 
     def weights(self) -> dict[str, float]:
         """Return each term's weight, the question's own terms first."""
-        weights = dict.fromkeys(terms(self.text), 1.0)
+        own_terms, other_terms = terms_by_language(self.text)
+        weights = dict.fromkeys([*own_terms, *other_terms], 1.0)
         added = {self.sentence: COMPLETED} if self.sentence else self.taken
         for words, weight in added.items():
-            for term in terms(words):
+            for term in chain(*terms_by_language(words)):
                 weights.setdefault(term, weight)
+        for term in self.dates.terms if self.dates else ():
+            weights.setdefault(term, DATED)
         return weights
 
 

@@ -25,6 +25,7 @@ from memory.log.models.entries import LogEntry
 from memory.recall.search import announcing, segments, vectors
 from memory.recall.search.announcing import TAIL
 from memory.recall.search.documents import READ, documents_of, text_of
+from memory.recall.search.embeddings import for_log, for_texts, is_multilingual
 from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
 from memory.recall.search.segments import VERSION, Document, Segment
 from memory.recall.search.vectors import Vectors
@@ -68,9 +69,9 @@ def read(
 
     If a model is given, or if `with_vectors` is set because the model has just failed, the segments
     include any vectors they have, even those from an earlier model. Entries that the user's index
-    doesn't cover are read from the log and embedded with the model; `live` caches them for the next
-    call. Raises `LimitExceeded` if these entries contain too much text, or if too many other
-    searches are currently reading such entries.
+    doesn't cover are read from the log and embedded with the model, or with the one for their
+    languages; `live` caches them for the next call. Raises `LimitExceeded` if these entries contain
+    too much text, or if too many other searches are currently reading such entries.
     """
     live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
@@ -101,16 +102,20 @@ def read(
         found[first, last] = replace(decoded, vectors=known.get(segment))
     if with_vectors:
         _cache.keep(user.pk, known)
-    is_behind = embedder is not None and any(
-        one.vectors is None or one.vectors.model != embedder.name for one in found.values()
-    )
+    made_by = {one.vectors.model if one.vectors else "" for one in found.values()}
+    embedder = for_log(embedder, is_multilingual=any(map(is_multilingual, made_by)))
+    is_behind = embedder is not None and bool(made_by - {embedder.name})
     for missing in uncovered_ranges(list(found), None):
         if missing not in live:
             live[missing] = _live(user, missing, embedder)
         found[missing] = live[missing]
         is_behind |= _is_behind(found[missing])
     if is_behind:
-        announcing.want(user.pk, user.workspace_id)
+        announcing.want(
+            user.pk,
+            user.workspace_id,
+            is_multilingual=embedder is not None and is_multilingual(embedder.name),
+        )
     return [found[covered] for covered in sorted(found)]
 
 
@@ -191,6 +196,7 @@ def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segmen
         if not embedder or not documents:
             return built
         try:
+            embedder = for_texts(embedder, (one.text for one in documents)) or embedder
             return replace(built, vectors=_embedded_live(documents, embedder))
         except EmbeddingFailed as error:
             logger.warning("search_tail_without_vectors", user=user.pk, error=str(error))

@@ -22,13 +22,14 @@ from django.utils import timezone
 
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
+from memory.language.detection import may_be_english
 from memory.log.models.entries import LogEntry
 from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
 from memory.recall.search import segments, vectors
 from memory.recall.search.announcing import TAIL, TAIL_CHARACTERS
 from memory.recall.search.documents import CORPUS_OF, READ, documents_of, passages_of
-from memory.recall.search.embeddings import embedder
-from memory.recall.search.embeddings.interface import EmbedderBusy, EmbeddingFailed
+from memory.recall.search.embeddings import embedder, for_log
+from memory.recall.search.embeddings.interface import Embedder, EmbedderBusy, EmbeddingFailed
 from memory.recall.search.index import Range, uncovered_ranges
 from memory.recall.search.segments import VERSION, Document, Segment
 from memory.recall.search.vectors import Vectors
@@ -139,7 +140,7 @@ def _plan(index: SearchIndex) -> _Plan | None:
         if start < end - 1:
             merged = rows[start:end]
             return _Plan((merged[0].first_seq, merged[-1].last_seq), merged)
-    made_by = embedder(_user(index))
+    made_by = _embedder(index)
     if made_by is None:
         return None
     for row in reversed(rows):  # newest first, because recent entries matter most in searches
@@ -175,6 +176,13 @@ def _kinds(index: SearchIndex) -> dict[int, _Kind]:
     return found
 
 
+def _embedder(index: SearchIndex, *, has_lease: bool = False) -> Embedder | None:
+    """Return the model for the log's languages, as known by now; may raise EmbeddingFailed."""
+    index.refresh_from_db(fields=["is_multilingual"])
+    model = embedder(_user(index), lease=index if has_lease else None)
+    return for_log(model, is_multilingual=index.is_multilingual)
+
+
 def _user(index: SearchIndex) -> MemoryUser:
     return MemoryUser.objects.only("time_zone", "workspace_id").get(pk=index.user_id)
 
@@ -208,10 +216,14 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
             break
     built = segments.build(documents)
     texts = [one.text for one in documents]
+    if not index.is_multilingual and not all(map(may_be_english, texts)):
+        with transaction.atomic():
+            leases.check(index)
+            SearchIndex.objects.filter(pk=index.pk).update(is_multilingual=True)
     if len(texts) > STEP_PASSAGES or sum(map(len, texts)) > STEP_CHARACTERS:
         return (missing[0], last), built
     try:
-        if made_by := embedder(user, lease=index):
+        if made_by := _embedder(index, has_lease=True):
             made = vectors.quantised(made_by.name, made_by.embed(texts))
             built = replace(built, vectors=made)
     except EmbeddingFailed as error:
@@ -225,7 +237,7 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
     May raise EmbeddingFailed or LeaseLost. Raises ValueError if the log's passages differ from the
     segment's.
     """
-    made_by = embedder(_user(index), lease=index)
+    made_by = _embedder(index, has_lease=True)
     if made_by is None:
         raise EmbeddingFailed("The embedding model was removed.")
     blocks = SearchBlock.objects.filter(segment=row)

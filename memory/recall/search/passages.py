@@ -7,7 +7,7 @@ words is a single passage; a longer one is divided evenly into passages of 60 wo
 import re
 from itertools import pairwise
 
-from memory.recall.search.words import UNSPACED
+from memory.language.folding import UNSPACED
 
 WORDS = 60
 # The maximum number of passages per text. Very long texts get longer passages instead of more

@@ -20,7 +20,7 @@ from memory.recall.search.ranking import Corpus, Postings
 from memory.recall.search.vectors import Vectors
 
 # The version of the stored format. Blocks in another version of the format are rebuilt, not read.
-VERSION = 4
+VERSION = 5
 # The approximate number of postings in a block.
 BLOCK = 1024
 # The prefix for terms that come from a speaker's name.
@@ -41,7 +41,7 @@ class Document:
     terms: Mapping[int, int]
     """Term → count. The sum of the counts is the document's length."""
     marks: Sequence[int] = ()
-    """Speaker names and record marks, which are searchable but not part of the length."""
+    """Speaker names, record marks and alternative terms, which are not part of the length."""
     start: int = 0
     end: int = 0
     """The position of the passage in the entry's text."""

@@ -1,7 +1,8 @@
 """Terms: the units of text that are indexed and searched for.
 
-A term is a word stripped of case, accents and English endings. Words in other languages are matched
-as written; text in scripts without spaces is cut into pairs of characters.
+A term is a word stripped of case, accents and its language's endings; text in scripts without
+spaces is cut into pairs of characters. Marks for vowels, the width of characters, the script of
+digits and the separators of thousands make no difference.
 """
 
 import datetime
@@ -16,6 +17,8 @@ from functools import lru_cache
 import Stemmer
 
 from memory.kernel.texts import with_few_marks
+from memory.language.detection import function_words, language_of
+from memory.language.folding import UNSPACED, with_ascii_digits
 
 # English words that carry no information about a topic; the last line has the endings of
 # contractions.
@@ -34,11 +37,6 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
 )
-# Scripts without spaces between words: Han, kana, hangul; Thai, Lao, Tibetan, Myanmar, Khmer.
-UNSPACED = (
-    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
-    "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-)
 # Python doesn't count the combining marks of Indian scripts as letters, but they belong to words.
 LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
@@ -51,16 +49,74 @@ _ASCII_WORD = re.compile("[a-z0-9]+")
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+# Marks for vowels in Hebrew and Arabic, Arabic's elongation, and characters without width.
+_VOWEL_MARKS = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
+    "\u06df-\u06e8\u06ea-\u06ed\u0640\u00ad\u200b-\u200f]"
+)
+# Thousands: "1,200", "1.200", "1'200" and "1\u202f200" are 1200. After a plain space, a group may
+# also be a number of its own.
+_SEPARATED = re.compile(r"(?<![\d.,])\d{1,3}(?:[,.'’٬\xa0\u2009\u202f]\d{3})+(?!\d)")
+_SPACED = re.compile(r"(?<![\d.,])(?<!\d )\d{1,3}(?: \d{3})++(?![ .,]?\d)")
+_NO_DIGITS = re.compile(r"\D")
+_DIGIT = re.compile("[0-9]")
 # Maximum number of characters in a word; no real word is longer. Only the beginning of a longer
 # string is matched.
 _LONGEST = 64
 
 _local = threading.local()  # a stemmer must not be shared between threads
+# The languages whose endings are known, if a text in them can be recognised.
+_STEMMERS = {
+    "ar": "arabic",
+    "ca": "catalan",
+    "cs": "czech",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "en": "english",
+    "es": "spanish",
+    "et": "estonian",
+    "eu": "basque",
+    "fa": "persian",
+    "fi": "finnish",
+    "fr": "french",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "hy": "armenian",
+    "id": "indonesian",
+    "it": "italian",
+    "lt": "lithuanian",
+    "nl": "dutch",
+    "no": "norwegian",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sr": "serbian",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+}
 
 
 def terms(text: str) -> list[str]:
-    """Return a text's terms in order, without stop words."""
+    """Return a text's terms in order, without stop words, as if it were in English."""
     return [_term(word) for word in _words(text) if word not in STOP_WORDS]
+
+
+def terms_by_language(text: str) -> tuple[list[str], list[str]]:
+    """Return a text's terms in its language, and others by which it may be found as well.
+
+    The others are the terms that its words have in a text whose language isn't recognised, such as
+    a single word: those of `terms`.
+    """
+    language = language_of(text)
+    if language not in _STEMMERS or language == "en":
+        return terms(text), []
+    ignored = function_words(language)
+    words = [word for word in _words(text, keep_accents=True) if word not in ignored]
+    stems = [_term(word, language) for word in words]
+    return stems, [term for word in words if (term := _term(_bare(word))) not in stems]
 
 
 def terms_of_day(day: datetime.date) -> list[str]:
@@ -114,15 +170,27 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
             yield start, written
 
 
-def _words(text: str) -> Iterable[str]:
+def _words(text: str, *, keep_accents: bool = False) -> Iterable[str]:
     text = text.casefold()
-    if text.isascii():
-        if "-" not in text or not _DAY.search(text):
-            return [word[:_LONGEST] for word in _ASCII_WORD.findall(text)]
-    else:
-        decomposed = _ACCENTS.sub("", unicodedata.normalize("NFKD", with_few_marks(text)))
-        text = unicodedata.normalize("NFC", decomposed)
+    if not text.isascii():
+        decomposed = _VOWEL_MARKS.sub("", unicodedata.normalize("NFKD", with_few_marks(text)))
+        if not keep_accents:
+            decomposed = _ACCENTS.sub("", decomposed).replace("ı", "i")
+        text = with_ascii_digits(unicodedata.normalize("NFC", decomposed))
+    if _DIGIT.search(text):
+        text = _SEPARATED.sub(lambda match: _NO_DIGITS.sub("", match[0]), text)
+        text = _SPACED.sub(lambda match: f"{match[0]} {_NO_DIGITS.sub('', match[0])}", text)
+    if text.isascii() and ("-" not in text or not _DAY.search(text)):
+        return [word[:_LONGEST] for word in _ASCII_WORD.findall(text)]
     return _words_of_any_script(text)
+
+
+def _bare(word: str) -> str:
+    """Return a word without accents."""
+    if word.isascii():
+        return word
+    decomposed = _ACCENTS.sub("", unicodedata.normalize("NFKD", word)).replace("ı", "i")
+    return unicodedata.normalize("NFC", decomposed)
 
 
 def _words_of_any_script(text: str) -> Iterator[str]:
@@ -146,10 +214,11 @@ def _named(day: str) -> list[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _term(word: str) -> str:
+def _term(word: str, language: str = "en") -> str:
     if ordinal := _ORDINAL.fullmatch(word):
         return ordinal[1]
-    if not hasattr(_local, "stemmer"):
-        _local.stemmer = Stemmer.Stemmer("english")
-    stem: str = _local.stemmer.stemWord(word)
-    return stem
+    stemmers: dict[str, Stemmer.Stemmer] = _local.__dict__.setdefault("stemmers", {})
+    if language not in stemmers:
+        stemmers[language] = Stemmer.Stemmer(_STEMMERS[language])
+    stem: str = stemmers[language].stemWord(word)
+    return stem if language == "en" else _bare(stem)

@@ -34,6 +34,12 @@ def test_entry_is_logged_and_numbered(api: APIClient, user: MemoryUser) -> None:
     assert entry["source"].startswith("key:")
 
 
+def test_keys_that_look_the_same_are_the_same(api: APIClient, user: MemoryUser) -> None:
+    api.post(URL, {"entries": [{**TRIP, "key": "Köln"}, {**TRIP, "key": "Ko\u0308ln"}]})
+
+    assert [entry.data and entry.data["key"] for entry in user.entries.all()] == ["Köln", "Köln"]
+
+
 def test_many_entries_are_logged_in_their_order(api: APIClient, user: MemoryUser) -> None:
     response = api.post(URL, {"entries": [MESSAGE, TRIP, MESSAGE]})
 

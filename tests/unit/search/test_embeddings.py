@@ -235,7 +235,12 @@ def test_vectors_that_are_not_finite_are_no_answer(tmp_path: Path) -> None:
 
 def test_the_settings_name_the_model(tmp_path: Path, settings: Settings) -> None:
     save(tmp_path, {"embeddings": VECTORS})
-    for named, name in {"off": None, "wordllama": "wordllama/l2_supercat_256"}.items():
+    for named, name in {
+        "off": None,
+        "local": "wordllama/l2_supercat_256",
+        "wordllama": "wordllama/l2_supercat_256",
+        "multilingual": "universal-sentence-encoder-multilingual/3",
+    }.items():
         settings.UAC_EMBEDDINGS = named
         model = embeddings.embedder(MemoryUser())
         assert (model and model.name) == name
@@ -248,6 +253,8 @@ def test_the_settings_name_the_model(tmp_path: Path, settings: Settings) -> None
     [
         ("off", None),
         ("wordllama", None),
+        ("multilingual", None),
+        ("local", None),
         ("potion", "absolute path"),
         ("", "absolute path"),
         ("/no/such/folder", "has no model.safetensors"),

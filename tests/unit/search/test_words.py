@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.recall.search.words import best_part, identity, number_of_words, terms, terms_of_day
+from memory.recall.search.words import (
+    best_part,
+    identity,
+    number_of_words,
+    terms,
+    terms_by_language,
+    terms_of_day,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +40,56 @@ from memory.recall.search.words import best_part, identity, number_of_words, ter
 )
 def test_terms_of_a_text(text: str, expected: list[str]) -> None:
     assert terms(text) == expected
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["1,200", "1.200", "1'200", "1\u202f200", "١٢٠٠", "१२००", "１，２００"],
+        ["مُحَمَّد", "محمد", "محـــمد"],
+        ["İstanbul", "ISTANBUL", "ıstanbul"],
+        ["Gru\u0308n", "gr\u00fcn", "grün\u200b"],
+        ["ﾃﾞｰﾀ", "データ"],
+        ["Ｔｏｋｙｏ", "tokyo"],
+    ],
+)
+def test_spellings_of_a_word_are_one_term(texts: list[str]) -> None:
+    assert len({terms(text)[-1] for text in texts}) == 1
+
+
+def test_number_in_groups_by_spaces_is_found_by_the_whole_and_its_parts() -> None:
+    assert terms("1 200 Euro") == ["1", "200", "1200", "euro"]
+    assert terms("050 123 4567, 12 34") == ["050", "123", "4567", "12", "34"]
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Die Rechnungen sind noch nicht bezahlt", "Wo ist die Rechnung?"),
+        ("Nous avons mangé dans les restaurants", "Quel est le restaurant ?"),
+        ("Mis hermanas no han venido", "¿Cómo está su hermana?"),
+        ("Я не был в Москве", "Москва"),
+        ("Olin eilen ja tänään talossa", "Missä on se talo?"),
+        ("Ik heb de huizen niet gezien", "Waar is het huis?"),
+        ("Bugün de kitaplar için geldim", "Hangi kitap için?"),
+        ("أين وضعت الكتب", "كتب"),
+        ("Vi har ikke sett bilene", "Hvor er bilen?"),
+    ],
+)
+def test_inflected_words_share_a_term_in_their_language(text: str, other: str) -> None:
+    assert {*terms_by_language(text)[0]} & {*terms_by_language(other)[0]}
+
+
+def test_text_in_another_language_is_found_by_its_words_alone_as_well() -> None:
+    own, others = terms_by_language("Die Rechnungen sind noch nicht bezahlt")
+
+    assert own == ["rechnung", "bezahlt"]
+    assert others == terms("Rechnungen")
+
+
+def test_english_and_unrecognised_texts_have_the_same_terms_as_ever() -> None:
+    for text in ("What was she running from?", "Rechnungen", "我爱吉他", "metformin 850 mg"):
+        assert terms_by_language(text) == (terms(text), [])
 
 
 def test_a_day_has_the_terms_by_which_it_is_asked_for() -> None:

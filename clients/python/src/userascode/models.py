@@ -694,6 +694,9 @@ class Context(Model):
     """The question as completed from `messages`; null if it was complete and is used
     unchanged."""
     completion: Completion
+    dates: QuestionDates | None
+    """The period that the question names relative to today (`yesterday`, `la semana pasada`),
+    which is searched for as if it had been written as dates; null if there is none."""
     parts: list[Part]
     entries: list[int]
     """The numbers of all cited entries."""
@@ -1132,6 +1135,9 @@ class Found(Model):
     """The question as completed from `messages`; null if it was complete and is used
     unchanged."""
     completion: Completion
+    dates: QuestionDates | None
+    """The period that the question names relative to today (`yesterday`, `la semana pasada`),
+    which is searched for as if it had been written as dates; null if there is none."""
     searched: dict[str, int]
     """Corpus → number of entries searched."""
     meaning: Meaning
@@ -1461,6 +1467,16 @@ class QueryTerm(Model):
     occurrences in neighbouring entries of the same session."""
     score: float
     """The part of the score that comes from the term."""
+
+
+class QuestionDates(Model):
+    """The period that a question's relative dates mean, such as "last week", with all
+    readings."""
+
+    first: str
+    """The period's first day, in the user's time zone."""
+    last: str
+    """Its last day."""
 
 
 class RecordChange(Model):

@@ -1,17 +1,20 @@
 """Embedding models, which map texts with similar meanings to vectors close to each other.
 
-`embedder` returns the configured model. A model can fail at any time; searches then use words only,
-and report the failure.
+`embedder` returns the configured model. By default, that is a static model for logs and questions
+in English, and a multilingual one, which is slower and larger, for all others (`for_texts`). A
+model can fail at any time; searches then use words only, and report the failure.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 from django.conf import settings
 
+from memory.language.detection import may_be_english
+from memory.recall.search.embeddings import multilingual
 from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
 
 if TYPE_CHECKING:
@@ -22,6 +25,9 @@ logger = structlog.get_logger(__name__)
 
 OFF = "off"
 WORDLLAMA = "wordllama"
+MULTILINGUAL = "multilingual"
+# The model WORDLLAMA for English, and MULTILINGUAL for logs with texts or questions in others.
+LOCAL = "local"
 
 
 def embedder(
@@ -29,7 +35,8 @@ def embedder(
 ) -> Embedder | None:
     """Return the configured model, or None if there is none; may raise EmbeddingFailed.
 
-    A local model is loaded once per process, when it is first used. A provider's model is used on
+    If it depends on the language, this is the model for English; see `for_texts`. A local model is
+    loaded once per process, when it is first used. A provider's model is used on
     behalf of the user, whose workspace pays for it. Set `hurried` if somebody is waiting for the
     result. `lease` is the leased work that the texts belong to: once the lease is lost, no more
     texts are sent, because they may have been redacted.
@@ -38,14 +45,39 @@ def embedder(
 
     if is_remote(settings.UAC_EMBEDDINGS):
         return remote.make(settings.UAC_EMBEDDINGS, user, hurried=hurried, lease=lease)
-    return _load(settings.UAC_EMBEDDINGS)
+    return _load(WORDLLAMA if settings.UAC_EMBEDDINGS == LOCAL else settings.UAC_EMBEDDINGS)
+
+
+def for_texts(model: Embedder | None, texts: Iterable[str]) -> Embedder | None:
+    """Return the model to use for these texts, given the one for English.
+
+    May raise EmbeddingFailed.
+    """
+    if settings.UAC_EMBEDDINGS == LOCAL and not all(map(may_be_english, texts)):
+        return _load(MULTILINGUAL)
+    return model
+
+
+def for_log(model: Embedder | None, *, is_multilingual: bool) -> Embedder | None:
+    """Return the model to use for a whole log, given the one for English.
+
+    May raise EmbeddingFailed.
+    """
+    if settings.UAC_EMBEDDINGS == LOCAL and is_multilingual:
+        return _load(MULTILINGUAL)
+    return model
+
+
+def is_multilingual(name: str) -> bool:
+    """Return whether vectors with this name are those of the multilingual model."""
+    return name == multilingual.NAME
 
 
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
     """Return the model that made the vectors with this name, or None if it may not be used.
 
     It must be the model named by UAC_EMBEDDINGS_PREVIOUS, the configured model with a different
-    number of dimensions, or the model that comes with the installation. May raise EmbeddingFailed.
+    number of dimensions, or a model that comes with the installation. May raise EmbeddingFailed.
 
     No other model is used: questions must never be sent to a provider that nobody has configured.
     """
@@ -57,8 +89,12 @@ def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
     for named in (previous, current):
         if is_remote(named) and (found := remote.make_earlier(name, named, user)):
             return found
+    if is_multilingual(name):
+        return _load(MULTILINGUAL)
     for named in (previous, WORDLLAMA):
-        if not named or is_remote(named) or (named == WORDLLAMA and named not in name):
+        if named in ("", LOCAL, MULTILINGUAL) or is_remote(named):
+            continue
+        if named == WORDLLAMA and named not in name:
             continue
         model = _load(named)
         if model is not None and model.name == name:
@@ -79,7 +115,8 @@ def closeness(question: str, texts: Sequence[str]) -> list[float]:
     nothing = [0.0] * len(texts)
     named = settings.UAC_EMBEDDINGS
     try:
-        model = _load(WORDLLAMA if is_remote(named) else named)
+        model = _load(WORDLLAMA if is_remote(named) or named == LOCAL else named)
+        model = for_texts(model, [question, *texts])
         if model is None or not texts:
             return nothing
         asked, *made = model.embed([question, *texts])
@@ -93,15 +130,15 @@ def validate(named: str) -> str | None:
     """Return what is wrong with a UAC_EMBEDDINGS value, or None if it is valid."""
     from memory.recall.search.embeddings import remote, static
 
-    if named in (OFF, WORDLLAMA):
+    if named in (OFF, WORDLLAMA, MULTILINGUAL, LOCAL):
         return None
     if is_remote(named):
         return remote.validate(named)
     folder = Path(named)
     if not folder.is_absolute():
         return (
-            f"Set it to {WORDLLAMA}, {OFF}, the absolute path of a folder, or a provider's model"
-            " such as openai:text-embedding-3-small."
+            f"Set it to {LOCAL}, {WORDLLAMA}, {MULTILINGUAL}, {OFF}, the absolute path of a folder,"
+            " or a provider's model such as openai:text-embedding-3-small."
         )
     try:
         static.find_files(folder)
@@ -124,10 +161,12 @@ def validate_server_settings() -> dict[str, str]:
     return found
 
 
-@functools.lru_cache(maxsize=3)
+@functools.lru_cache(maxsize=4)
 def _load(named: str) -> Embedder | None:
     from memory.recall.search.embeddings import static  # importing its libraries is slow
 
     if named == OFF:
         return None
+    if named == MULTILINGUAL:
+        return multilingual.load()
     return static.load_wordllama() if named == WORDLLAMA else static.load_folder(Path(named))

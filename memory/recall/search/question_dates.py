@@ -1,0 +1,87 @@
+"""Dates that a question names relative to now, in any language: "yesterday", "la semana pasada".
+
+Entries are found by the day on which they occurred and by the dates they contain, as terms. So a
+question is searched for as if it had named these days itself, with every reading of its words.
+"""
+
+import calendar
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from django.utils import timezone
+
+from memory.kernel.models.users import MemoryUser
+from memory.language.dates_in_text import Said
+from memory.language.detection import language_of
+from memory.language.lexicon import lexicon_of
+from memory.language.relative_dates_in_text import add_relative_dates
+from memory.language.translation import restated
+from memory.recall.search.words import terms_of_day
+
+# Only this much of a question is read, and no more days are searched for one by one.
+MAX_CHARACTERS = 400
+MAX_DAYS = 31
+# The first and the last days of a week are read; days closer than this are one period.
+A_WEEK = datetime.timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class QuestionDates:
+    """The period from `first` to `last`, and the terms of its days, months or years."""
+
+    first: datetime.date
+    last: datetime.date
+    terms: Sequence[str]
+
+
+def relative_dates_of(question: str, user: MemoryUser) -> QuestionDates | None:
+    """Return the dates that a question names relative to today in the user's time zone, if any."""
+    today = timezone.now().astimezone(ZoneInfo(user.time_zone)).date()
+    text = question[:MAX_CHARACTERS]
+    language = language_of(text)
+    if language != "en" and (lexicon := lexicon_of(language)):
+        text = restated(text, lexicon)
+    said = Said()
+    add_relative_dates(text, today, said)
+    periods = list(_periods(said))
+    if not periods:
+        return None
+    terms: dict[str, None] = {}
+    for first, last in periods:
+        terms |= dict.fromkeys(_terms_of_period(first, last))
+    return QuestionDates(min(periods)[0], max(last for _, last in periods), list(terms))
+
+
+_Period = tuple[datetime.date, datetime.date]
+
+
+def _periods(said: Said) -> Iterator[_Period]:
+    """Yield the days, or the months and years if there are no days; adjoining ones are one."""
+    days = sorted(said.days)
+    if days:
+        first = days[0]
+        for day, following in pairwise([*days, datetime.date.max]):
+            if following - day >= A_WEEK:
+                yield first, day
+                first = following
+        return
+    for year, month in said.months:
+        last = calendar.monthrange(year, month)[1]
+        yield datetime.date(year, month, 1), datetime.date(year, month, last)
+    for year in said.years:
+        yield datetime.date(year, 1, 1), datetime.date(year, 12, 31)
+
+
+def _terms_of_period(first: datetime.date, last: datetime.date) -> Iterator[str]:
+    """Yield the terms of a period's days; of a whole month or year, which all its days share."""
+    year, month, _ = terms_of_day(first)
+    yield year
+    if (first.day, last.day) == (1, calendar.monthrange(last.year, last.month)[1]):
+        if first.month == last.month:
+            yield month
+        return
+    for distance in range(min((last - first).days + 1, MAX_DAYS)):
+        yield from terms_of_day(first + datetime.timedelta(days=distance))

@@ -1,0 +1,70 @@
+"""Dates that a question names relative to today."""
+
+import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+import time_machine
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from memory.kernel.models.users import MemoryUser
+from memory.recall.search.question_dates import relative_dates_of
+from tests.integration.search.conftest import Say
+
+pytestmark = pytest.mark.django_db
+
+# Sunday, 29 November in UTC, but already Monday in Tokyo.
+NOW = datetime.datetime(2026, 11, 29, 20, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("question", "period"),
+    [
+        ("What did I say yesterday?", ("2026-11-28", "2026-11-28")),
+        ("Was habe ich gestern gesagt?", ("2026-11-28", "2026-11-28")),
+        ("昨日は何をしましたか", ("2026-11-28", "2026-11-28")),
+        ("Что я делал вчера?", ("2026-11-28", "2026-11-28")),
+        ("¿Qué dije la semana pasada?", ("2026-11-15", "2026-11-22")),
+        ("Qu'est-ce que j'ai fait le mois dernier ?", ("2026-10-01", "2026-10-31")),
+        ("What happened last year?", ("2025-01-01", "2025-12-31")),
+        ("What did I do last Friday?", ("2026-11-20", "2026-11-27")),
+        ("Who is Ann?", None),
+        ("Where was I on 3 March 2026?", None),
+    ],
+)
+def test_relative_dates_are_periods(
+    user: MemoryUser, question: str, period: tuple[str, str] | None
+) -> None:
+    with time_machine.travel(NOW, tick=False):
+        dates = relative_dates_of(question, user)
+
+    assert (dates and (str(dates.first), str(dates.last))) == period
+
+
+def test_days_are_those_of_the_users_time_zone(user: MemoryUser) -> None:
+    user.time_zone = "Asia/Tokyo"
+    with time_machine.travel(NOW, tick=False):
+        dates = relative_dates_of("What did I say yesterday?", user)
+
+    assert dates is not None
+    assert dates.first == datetime.date(2026, 11, 29)
+    assert dates.terms == ["2026", "novemb", "29"]
+
+
+@pytest.mark.parametrize("question", ["Was habe ich gestern gemacht?", "What did I do yesterday?"])
+def test_entries_of_the_day_are_found_and_the_answer_says_which(
+    api: APIClient, user: MemoryUser, say: Say, question: str
+) -> None:
+    today = timezone.now().astimezone(ZoneInfo(user.time_zone)).replace(hour=12)
+    for days in range(20):
+        at = today - datetime.timedelta(days=days)
+        say(f"Entry{days}x", occurred_at=at, session_id=str(days))
+    answer = api.post("/v1/users/ada/search/", {"query": question}).data
+    none = api.post("/v1/users/ada/search/", {"query": "entry"}).data
+    context = api.post("/v1/users/ada/context/", {"query": question}).data
+
+    yesterday = str(today.date() - datetime.timedelta(days=1))
+    assert answer["hits"][0]["text"] == "Entry1x"
+    assert answer["dates"] == context["dates"] == {"first": yesterday, "last": yesterday}
+    assert none["dates"] is None
