@@ -1540,12 +1540,14 @@ export interface components {
          *     * `escalated` - escalated
          *     * `resolved` - resolved
          *     * `feedback` - feedback
+         *     * `noted` - note
+         *     * `assigned` - assigned
          *     * `erased` - erased
          *     * `rejected` - entries rejected
          *     * `set_aside` - values set aside
          * @enum {string}
          */
-        AlertEventKindEnum: "opened" | "changed" | "acknowledged" | "snoozed" | "reopened" | "escalated" | "resolved" | "feedback" | "erased" | "rejected" | "set_aside";
+        AlertEventKindEnum: "opened" | "changed" | "acknowledged" | "snoozed" | "reopened" | "escalated" | "resolved" | "feedback" | "noted" | "assigned" | "erased" | "rejected" | "set_aside";
         /** @description The feed's events numbered above `after`; alerts are ordered by their newest event. */
         AlertFeed: {
             results: components["schemas"]["AlertNews"][];
@@ -2548,12 +2550,14 @@ export interface components {
          *     * `alert.escalated` - alert.escalated
          *     * `alert.resolved` - alert.resolved
          *     * `alert.feedback` - alert.feedback
+         *     * `alert.noted` - alert.noted
+         *     * `alert.assigned` - alert.assigned
          *     * `alert.erased` - alert.erased
          *     * `entry.rejected` - entry.rejected
          *     * `entry.set_aside` - entry.set_aside
          * @enum {string}
          */
-        EventTypesEnum: "alert.opened" | "alert.changed" | "alert.acknowledged" | "alert.snoozed" | "alert.reopened" | "alert.escalated" | "alert.resolved" | "alert.feedback" | "alert.erased" | "entry.rejected" | "entry.set_aside";
+        EventTypesEnum: "alert.opened" | "alert.changed" | "alert.acknowledged" | "alert.snoozed" | "alert.reopened" | "alert.escalated" | "alert.resolved" | "alert.feedback" | "alert.noted" | "alert.assigned" | "alert.erased" | "entry.rejected" | "entry.set_aside";
         /** @description A record that is part of the evidence, with the numbers of the entries it comes from. */
         Evidence: {
             class: string;
@@ -5264,12 +5268,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Number of results to return per page. */
                 page_size?: number;
-                /**
-                 * @description true for constraints that were resumed, false for those that are still paused.
-                 *
-                 *     * `true` - true
-                 *     * `false` - false
-                 */
+                /** @description true for constraints that were resumed, false for those that are still paused. */
                 resumed?: "false" | "true";
                 user_id?: string;
             };
@@ -6756,11 +6755,13 @@ export interface operations {
                  *     * `alert.escalated` - alert.escalated
                  *     * `alert.resolved` - alert.resolved
                  *     * `alert.feedback` - alert.feedback
+                 *     * `alert.noted` - alert.noted
+                 *     * `alert.assigned` - alert.assigned
                  *     * `alert.erased` - alert.erased
                  *     * `entry.rejected` - entry.rejected
                  *     * `entry.set_aside` - entry.set_aside
                  */
-                type?: "alert.acknowledged" | "alert.changed" | "alert.erased" | "alert.escalated" | "alert.feedback" | "alert.opened" | "alert.reopened" | "alert.resolved" | "alert.snoozed" | "entry.rejected" | "entry.set_aside" | "ping";
+                type?: "alert.acknowledged" | "alert.assigned" | "alert.changed" | "alert.erased" | "alert.escalated" | "alert.feedback" | "alert.noted" | "alert.opened" | "alert.reopened" | "alert.resolved" | "alert.snoozed" | "entry.rejected" | "entry.set_aside" | "ping";
             };
             header?: never;
             path: {
