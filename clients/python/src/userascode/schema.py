@@ -15,7 +15,8 @@ from userascode._sync.user import User
 from userascode.errors import UserAsCodeError
 from userascode.models import TypedRecord
 
-# "2021", "2021-11" or "2021-11-05".
+# "2021", "2021-11" or "2021-11-05"; "1995~" is about that year, and "2023-07-15/2023-07-16" one of
+# these days: see docs/values.md.
 PartialDate = NewType("PartialDate", str)
 
 
