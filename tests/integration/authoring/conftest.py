@@ -157,8 +157,9 @@ def asked(request: Request) -> str:
 
 
 def numbers_in(text: str) -> list[int]:
-    """Return the numbers of the entries that a text shows."""
-    return [int(seq) for seq in re.findall(r"^\[(\d+)\]", text, re.MULTILINE)]
+    """Return the numbers of the entries that a text shows or, of a question, asks to bring in."""
+    shown = text.rpartition("Entries to bring into it:\n")[2]
+    return [int(seq) for seq in re.findall(r"^\[(\d+)\]", shown, re.MULTILINE)]
 
 
 def facts() -> list[LogEntry]:
