@@ -131,9 +131,7 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         """Validate the fields; raises ValidationError naming the invalid fields."""
         if not isinstance(data, dict):
-            raise serializers.ValidationError(
-                {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
-            )
+            raise serializers.ValidationError(not_an_object(data))
         if unknown := sorted(set(data) - set(self.fields)):
             raise serializers.ValidationError(unknown_fields(unknown, list(self.fields)))
         data = {
@@ -213,6 +211,11 @@ def _accepts_empty(field: serializers.Field[Any, Any, Any, Any], value: Any) -> 
 def choose_one_of(choices: Iterable[str]) -> str:
     """Return the error message for an invalid choice."""
     return f"Choose one of {', '.join(choices)}."
+
+
+def not_an_object(data: Any) -> dict[str, list[str]]:
+    """Return the error for a body that is no object."""
+    return {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
 
 
 def unknown_fields(unknown: list[str], known: list[str]) -> dict[str, list[str]]:

@@ -43,9 +43,11 @@ from memory.log.api.entry_serializers import (
     AppendedSerializer,
     EntrySerializer,
     NewEntriesSerializer,
-    NewEntrySerializer,
+    NewRecordEntrySerializer,
+    NewTextEntrySerializer,
     RedactionSerializer,
     WhySerializer,
+    read_draft,
 )
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.log.models.redactions import Redaction
@@ -53,7 +55,6 @@ from memory.privacy import redaction
 
 # These serializers are created once and shared, because creating a serializer's fields takes longer
 # than using the fields, and using them doesn't change them.
-_NEW_ENTRY = NewEntrySerializer()
 _ENTRY = EntrySerializer()
 
 
@@ -113,7 +114,11 @@ class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Log
         [waiting.WAIT],
         request=PolymorphicProxySerializer(
             component_name="OneOrManyEntries",
-            serializers=[NewEntrySerializer, NewEntriesSerializer],
+            serializers=[
+                NewTextEntrySerializer,
+                NewRecordEntrySerializer,
+                NewEntriesSerializer,
+            ],
             resource_type_field_name=None,
         ),
     )
@@ -299,7 +304,7 @@ def read_drafts(body: Any) -> list[entry_log.Draft]:
         errors: dict[str, Any] = {}
         for index, entry in enumerate(entries):
             try:
-                drafts.append(_NEW_ENTRY.draft(entry))
+                drafts.append(read_draft(entry))
             except serializers.ValidationError as error:
                 errors[str(index)] = error.detail
                 if len(errors) == MAX_NAMED:
@@ -307,7 +312,7 @@ def read_drafts(body: Any) -> list[entry_log.Draft]:
         if errors:
             raise serializers.ValidationError({"entries": errors})
         return drafts
-    return [_NEW_ENTRY.draft(body)]
+    return [read_draft(body)]
 
 
 class OneRedaction(UserScopedView):

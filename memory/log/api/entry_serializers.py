@@ -4,7 +4,11 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from drf_spectacular.utils import inline_serializer
+from drf_spectacular.utils import (
+    PolymorphicProxySerializer,
+    extend_schema_field,
+    inline_serializer,
+)
 from rest_framework import serializers
 
 from memory.kernel.http.serializers import (
@@ -13,6 +17,8 @@ from memory.kernel.http.serializers import (
     LabelField,
     ObjectField,
     StrictSerializer,
+    not_an_object,
+    validated,
 )
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.texts import MAX_REASON, with_few_marks
@@ -23,7 +29,10 @@ from memory.project import EditError, names
 
 MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000
-APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
+RECORD_KINDS = [(EntryKind.RECORD.value, EntryKind.RECORD.label)]
+TEXT_KINDS = [
+    kind for kind in EntryKind.choices if kind[0] not in (EntryKind.RECORD, EntryKind.REDACTION)
+]
 RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
 PROPOSE = "/v1/users/{user_id}/checkpoints/"
 IMPOSSIBLE_TIME = "Send a valid date and time, such as 2026-05-02T14:30:00+02:00."
@@ -35,45 +44,15 @@ STATES = {
 }
 
 
-class NewEntrySerializer(StrictSerializer):
-    """An entry to be appended.
+class _NewEntrySerializer(StrictSerializer):
+    """What entries of all kinds have in common."""
 
-    A `message`, `fact` or `correction` has `content`. A `record` has `type` and `data`, and may
-    have `domain`, `collection`, `key` and `retired`.
-    """
-
-    rules = {
-        "properties": {
-            "domain": LOWER_NAME,
-            "type": {"pattern": "^[A-Z][A-Za-z0-9_]{0,99}$", "format": "class-name"},
-            "collection": LOWER_NAME,
-            "key": {
-                "format": "record-key",
-                "description": "The record's name in its collection, without control characters.",
-            },
-        },
-        "if": {"properties": {"kind": {"const": "record"}}},
-        "then": {
-            "propertyNames": {"not": {"const": "content"}},
-            "required": ["type"],
-            "if": {"properties": {"retired": {"const": True}}, "required": ["retired"]},
-            "then": {"required": ["key"]},
-            "else": {"required": ["data"]},
-        },
-        "else": {"propertyNames": {"not": {"enum": [*RECORD_FIELDS]}}, "required": ["content"]},
-    }
-
-    kind = serializers.ChoiceField(
-        choices=APPENDED_KINDS,
-        help_text="The kind of the entry; redactions are written only by the server.",
-    )
     occurred_at = DayStartField(
         required=False,
         help_text="When the content was said or was true; a time without a UTC offset is"
         " interpreted in the user's time zone, and a day means its start. Default: now.",
         error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
     )
-    content = serializers.CharField(required=False, max_length=MAX_TEXT)
     role = serializers.CharField(required=False, max_length=32)
     speaker = serializers.CharField(required=False, max_length=200)
     agent_id = serializers.CharField(required=False, max_length=200)
@@ -85,15 +64,49 @@ class NewEntrySerializer(StrictSerializer):
     )
     idempotency_key = serializers.CharField(required=False, max_length=255)
 
+
+def _needed(name: str, kind: str) -> dict[str, str]:
+    """Return the error messages of a field that entries of this kind need."""
+    return dict.fromkeys(("required", "null", "blank"), f"An entry of kind {kind} needs `{name}`.")
+
+
+class NewTextEntrySerializer(_NewEntrySerializer):
+    """A message, a fact or a correction to be appended."""
+
+    kind = serializers.ChoiceField(choices=TEXT_KINDS)
+    content = serializers.CharField(
+        max_length=MAX_TEXT, error_messages=_needed("content", "message, fact or correction")
+    )
+
+
+class NewRecordEntrySerializer(_NewEntrySerializer):
+    """A typed entry to be appended, which sets fields of a record or retires it."""
+
+    rules = {
+        "properties": {
+            "domain": LOWER_NAME,
+            "type": {"pattern": "^[A-Z][A-Za-z0-9_]{0,99}$", "format": "class-name"},
+            "collection": LOWER_NAME,
+            "key": {
+                "format": "record-key",
+                "description": "The record's name in its collection, without control characters.",
+            },
+        },
+        "if": {"properties": {"retired": {"const": True}}, "required": ["retired"]},
+        "then": {"required": ["key"]},
+        "else": {"required": ["data"]},
+    }
+
+    kind = serializers.ChoiceField(choices=RECORD_KINDS)
     domain = serializers.CharField(
         required=False,
         max_length=names.MAX_LENGTH,
         help_text="The record's domain. Default: general.",
     )
     type = serializers.CharField(
-        required=False,
         max_length=names.MAX_LENGTH,
         help_text="The name of the class, such as Trip.",
+        error_messages=_needed("type", "record"),
     )
     collection = serializers.CharField(
         required=False,
@@ -115,33 +128,12 @@ class NewEntrySerializer(StrictSerializer):
         return unicodedata.normalize("NFC", with_few_marks(key))
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that the entry has every field its kind requires, and none it doesn't allow."""
-        is_record = attrs["kind"] == EntryKind.RECORD
-        foreign = ["content"] if is_record else list(RECORD_FIELDS)
-        for name in foreign:
-            if not attrs.get(name):  # `data: {}` and `retired: false` of a message say nothing
-                attrs.pop(name, None)
-        errors = {
-            name: [f"An entry of kind {attrs['kind']} cannot have `{name}`: remove it."]
-            for name in foreign
-            if name in attrs
-        }
-        if is_record:
-            errors |= self._record_errors(attrs)
-        elif not attrs.get("content"):
-            errors["content"] = [f"An entry of kind {attrs['kind']} needs `content`."]
-        if errors:
-            raise serializers.ValidationError(errors)
-        return attrs
-
-    def _record_errors(self, attrs: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Check the names, and that there is a key to retire or data to set."""
         errors = {}
-        retired = attrs.get("retired", False)
-        needed = ("type", "key") if retired else ("type", "data")
-        for name in needed:
-            if name not in attrs:
-                what = "An entry that retires a record" if retired else "An entry of kind record"
-                errors[name] = [f"{what} needs `{name}`."]
+        if attrs.get("retired", False) and "key" not in attrs:
+            errors["key"] = ["An entry that retires a record needs `key`."]
+        if not attrs.get("retired", False) and "data" not in attrs:
+            errors["data"] = ["An entry of kind record needs `data`."]
         for name, check in (
             ("type", names.check_class_name),
             ("domain", lambda text: names.check_lower_name(text, "domain")),
@@ -153,13 +145,51 @@ class NewEntrySerializer(StrictSerializer):
                     check(attrs[name])
             except EditError as error:
                 errors[name] = [str(error)]
-        return errors
+        if errors:
+            raise serializers.ValidationError(errors)
+        return attrs
 
-    def draft(self, entry: Any) -> entry_log.Draft:
-        """Turn an entry into a draft for the log; raises ValidationError if it is invalid."""
-        values = self.run_validation(entry)
-        record = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
-        return entry_log.Draft(data=record or None, **values)
+
+class _KindSerializer(StrictSerializer):
+    """The kind of an entry, which decides on its form."""
+
+    kind = serializers.ChoiceField(choices=[*TEXT_KINDS, *RECORD_KINDS])
+
+
+# Kind → the form of entries of that kind. Redactions are written only by the server.
+_FORMS: Mapping[str, StrictSerializer] = {
+    **dict.fromkeys((kind for kind, _ in TEXT_KINDS), NewTextEntrySerializer()),
+    EntryKind.RECORD.value: NewRecordEntrySerializer(),
+}
+_FIELDS = {name for form in _FORMS.values() for name in form.fields}
+NEW_ENTRY = PolymorphicProxySerializer(
+    component_name="NewEntry",
+    serializers={kind: type(form) for kind, form in _FORMS.items()},
+    resource_type_field_name="kind",
+    many=True,
+)
+
+
+def read_draft(entry: Any) -> entry_log.Draft:
+    """Turn an entry of a body into a draft for the log; raises ValidationError if it is invalid.
+
+    Fields of the other form that are empty or false count as not given.
+    """
+    if not isinstance(entry, dict):
+        raise serializers.ValidationError(not_an_object(entry))
+    kind = entry.get("kind")
+    if not isinstance(kind, str) or kind not in _FORMS:
+        validated(_KindSerializer, {"kind": kind} if "kind" in entry else {})  # raises
+    form, others = _FORMS[kind], _FIELDS - _FORMS[kind].fields.keys()
+    if errors := {
+        name: [f"An entry of kind {kind} cannot have `{name}`: remove it."]
+        for name in entry
+        if name in others and entry[name]
+    }:
+        raise serializers.ValidationError(errors)
+    values = form.run_validation({key: entry[key] for key in entry if key not in others})
+    record = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
+    return entry_log.Draft(data=record or None, **values)
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
@@ -305,12 +335,17 @@ class AppendedSerializer(serializers.Serializer[Any]):
     )
 
 
+@extend_schema_field(NEW_ENTRY)
+class NewEntriesField(serializers.JSONField):
+    """Entries, each in the form of its kind."""
+
+
 class NewEntriesSerializer(StrictSerializer):
     """Several entries, appended in order, all or nothing."""
 
     rules = {"properties": {"entries": {"minItems": 1, "maxItems": MAX_ENTRIES}}}
 
-    entries = NewEntrySerializer(many=True)
+    entries = NewEntriesField()
 
 
 class WhySerializer(StrictSerializer):

@@ -23,11 +23,11 @@ from ua_c_server_client.models import (
     Found,
     NewConstraintRequest,
     NewEntriesRequest,
-    NewEntryKindEnum,
-    NewEntryRequest,
-    NewEntryRequestData,
+    NewRecordEntryRequest,
+    NewRecordEntryRequestData,
     NewUserRequest,
     QueryRequest,
+    RecordEntryKindEnum,
     RecordPage,
     SearchRequest,
     User,
@@ -41,12 +41,12 @@ client = AuthenticatedClient(
 )
 
 
-def record(domain: str, type_: str, data: dict[str, object]) -> NewEntryRequest:
-    return NewEntryRequest(
-        kind=NewEntryKindEnum.RECORD,
+def record(domain: str, type_: str, data: dict[str, object]) -> NewRecordEntryRequest:
+    return NewRecordEntryRequest(
+        kind=RecordEntryKindEnum.RECORD,
         domain=domain,
         type_=type_,
-        data=NewEntryRequestData.from_dict(data),
+        data=NewRecordEntryRequestData.from_dict(data),
     )
 
 

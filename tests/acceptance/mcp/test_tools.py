@@ -232,7 +232,7 @@ def test_wrong_arguments_are_answered_with_what_to_mend(agents: Agents, person: 
             assert "The tools are: get_context" in await tools.refused("run_sql", sql="DROP")
             # Arguments that fit the schema are validated by the API, which names the field, too.
             assert (
-                "entries.0.content: An entry of kind message needs `content`."
+                "entries.0.content: An entry of kind message, fact or correction needs `content`."
                 in await tools.refused("add_memory", **who, entries=[{"kind": "message"}])
             )
             assert "as_of: " in await tools.refused("get_manifest", **who, as_of="soon")

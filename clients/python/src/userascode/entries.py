@@ -2,34 +2,34 @@
 
 from typing import Any
 
-from userascode.params import NewEntry
+from userascode.params import NewRecordEntry, NewTextEntry
 
 
-def record(domain: str, type: str, /, key: str | None = None, **data: Any) -> NewEntry:
+def record(domain: str, type: str, /, key: str | None = None, **data: Any) -> NewRecordEntry:
     """Return a typed entry: a record of the class `type`, whose fields are `data`.
 
     A second one with the same key changes the fields that it names. Fields called `key`, and
     options such as `occurred_at`, are set on the returned dict.
     """
-    entry: NewEntry = {"kind": "record", "domain": domain, "type": type, "data": data}
+    entry: NewRecordEntry = {"kind": "record", "domain": domain, "type": type, "data": data}
     if key is not None:
         entry["key"] = key
     return entry
 
 
-def message(content: str, role: str = "user", *, session_id: str | None = None) -> NewEntry:
+def message(content: str, role: str = "user", *, session_id: str | None = None) -> NewTextEntry:
     """Return what somebody said: the user, or with another `role` the assistant."""
-    entry: NewEntry = {"kind": "message", "role": role, "content": content}
+    entry: NewTextEntry = {"kind": "message", "role": role, "content": content}
     if session_id is not None:
         entry["session_id"] = session_id
     return entry
 
 
-def fact(content: str) -> NewEntry:
+def fact(content: str) -> NewTextEntry:
     """Return a statement about the user that needs no extraction."""
     return {"kind": "fact", "content": content}
 
 
-def correction(content: str) -> NewEntry:
+def correction(content: str) -> NewTextEntry:
     """Return a statement that overrides what the memory holds."""
     return {"kind": "correction", "content": content}

@@ -160,21 +160,15 @@ class NewEntries(TypedDict):
     entries: Sequence[NewEntry]
 
 
-NewEntryKindEnum: TypeAlias = Literal["message", "fact", "record", "correction"]
+NewEntry: TypeAlias = "NewTextEntry | NewRecordEntry"
 
 
-class NewEntry(TypedDict):
-    """An entry to be appended.
+class NewRecordEntry(TypedDict):
+    """A typed entry to be appended, which sets fields of a record or retires it."""
 
-    A `message`, `fact` or `correction` has `content`. A `record` has `type` and `data`, and
-    may have `domain`, `collection`, `key` and `retired`."""
-
-    kind: NewEntryKindEnum
-    """The kind of the entry; redactions are written only by the server."""
     occurred_at: NotRequired[str]
     """When the content was said or was true; a time without a UTC offset is interpreted in the
     user's time zone, and a day means its start. Default: now."""
-    content: NotRequired[str]
     role: NotRequired[str]
     speaker: NotRequired[str]
     agent_id: NotRequired[str]
@@ -183,9 +177,10 @@ class NewEntry(TypedDict):
     """For the caller's own use. "urgent": true makes the language model process the entry
     immediately."""
     idempotency_key: NotRequired[str]
+    kind: RecordEntryKindEnum
     domain: NotRequired[str]
     """The record's domain. Default: general."""
-    type: NotRequired[str]
+    type: str
     """The name of the class, such as Trip."""
     collection: NotRequired[str]
     """The record's collection. Default: the plural of the type."""
@@ -197,10 +192,31 @@ class NewEntry(TypedDict):
     """Set to true to retire the record."""
 
 
+class NewTextEntry(TypedDict):
+    """A message, a fact or a correction to be appended."""
+
+    occurred_at: NotRequired[str]
+    """When the content was said or was true; a time without a UTC offset is interpreted in the
+    user's time zone, and a day means its start. Default: now."""
+    role: NotRequired[str]
+    speaker: NotRequired[str]
+    agent_id: NotRequired[str]
+    session_id: NotRequired[str]
+    metadata: NotRequired[Mapping[str, Any]]
+    """For the caller's own use. "urgent": true makes the language model process the entry
+    immediately."""
+    idempotency_key: NotRequired[str]
+    kind: TextEntryKindEnum
+    content: str
+
+
 OutcomesEnum: TypeAlias = Literal["covered", "dismissed", "rejected"]
 
 
 PlainValue: TypeAlias = Any
+
+
+RecordEntryKindEnum: TypeAlias = Literal["record"]
 
 
 RoleEnum: TypeAlias = Literal["user", "assistant"]
@@ -225,6 +241,9 @@ class SearchFilter(TypedDict):
 
 
 SeverityEnum: TypeAlias = Literal["info", "warning", "critical"]
+
+
+TextEntryKindEnum: TypeAlias = Literal["message", "fact", "correction"]
 
 
 class Turn(TypedDict):
