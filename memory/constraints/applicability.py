@@ -13,6 +13,7 @@ from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 from memory.project.paths import FOLDER
@@ -51,13 +52,11 @@ def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
 
     The constraints are ordered by name. Their sources are not loaded.
     """
-    constraints = (
-        WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
-        .select_related("live")
-        .defer("live__source", "live__tests", "live__verdict", "live__bytecode")
-        .order_by("name")
+    constraints = WorkspaceConstraint.objects.filter(
+        workspace=user.workspace_id, live__isnull=False
     )
-    return [applicability_of(constraint, user, outline) for constraint in constraints]
+    rows = without_large(constraints, "live").order_by("name")
+    return [applicability_of(constraint, user, outline) for constraint in rows]
 
 
 def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:

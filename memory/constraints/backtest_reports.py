@@ -16,6 +16,7 @@ from memory.constraints.models.backtests import (
     UserState,
 )
 from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 
 # The maximum number of users, and of problems, listed in a summary.
@@ -136,7 +137,7 @@ def _are_others(backtest: Backtest) -> bool:
 def _problems(users: QuerySet[BacktestUser]) -> list[dict[str, Any]]:
     """Return the first few problems, each with the user's id."""
     problems: list[dict[str, Any]] = []
-    for row in _troubled(users).select_related("user").defer("findings").order_by("pk")[:NAMED]:
+    for row in without_large(_troubled(users), "user").order_by("pk")[:NAMED]:
         failed = {"kind": "failed", "message": row.error, "at": None, "version": None}
         of_user = [failed] if row.state == UserState.FAILED else row.problems
         problems += [{"user_id": row.user.user_id, **problem} for problem in of_user]

@@ -23,6 +23,7 @@ from memory.constraints.applicability import Applicability
 from memory.constraints.models.forecasts import Forecast
 from memory.kernel.canonical import canonical_json, sha256
 from memory.kernel.daily_runs import next_daily_run
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import unpaused
 from memory.kernel.work import leases
@@ -76,7 +77,7 @@ def after_run(
     """
     if not settings.UAC_FORECAST_DAYS:
         return
-    forecast = Forecast.objects.filter(user=user).defer("results").first()
+    forecast = without_large(Forecast.objects.filter(user=user), keep=["timeline"]).first()
     if forecast is not None and is_fresh(
         forecast, checkpoint, instant, basis_of(user, applicabilities)
     ):

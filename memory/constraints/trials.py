@@ -3,6 +3,7 @@
 import datetime
 
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.project.paths import constraint_path
 from memory.versions import runs
@@ -28,7 +29,7 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
     live = WorkspaceConstraint.objects.filter(
         workspace=user.workspace_id, name=name, live__isnull=False
     )
-    found = live.select_related("live").defer("live__source", "live__tests").first()
+    found = without_large(live, "live").first()
     if found is None or found.live is None:
         raise _no_constraint(name)
     return found.path, found.live.source_hash

@@ -11,6 +11,7 @@ from memory.kernel import pauses
 from memory.kernel.admission import quotas
 from memory.kernel.daily_runs import is_daily, next_daily_run
 from memory.kernel.database.statements import Parameter, Statement
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import Lane, LaneName, MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.refused import Refused
@@ -147,8 +148,8 @@ def find_or_create_user(workspace: Workspace, user_id: str) -> MemoryUser:
 
 
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
-    """Load the users with their head checkpoints, but without the checkpoints' large columns."""
-    return users.select_related("head").defer(*(f"head__{name}" for name in _LARGE))
+    """Load the users with their head checkpoints, but without their edits and verdicts."""
+    return without_large(users, "head", keep=["metadata", "head__tree", "head__outline"])
 
 
 def undisturbed() -> Q:

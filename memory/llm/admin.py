@@ -25,8 +25,9 @@ from memory.kernel.admin.display import (
     visible,
 )
 from memory.kernel.admin.links import link, link_to_list
-from memory.kernel.admin.rows import heavy, rows_for
+from memory.kernel.admin.rows import rows_for
 from memory.kernel.admin.tables import TableAdmin
+from memory.kernel.models.large import without_large
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff.access import PROMPTS
 from memory.llm import llm_calls, track_records
@@ -88,7 +89,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
         return "No language model was involved."
-    found = LlmCall.objects.filter(work__in=works).defer(*CONTENT).order_by("started_at")
+    found = without_large(LlmCall.objects.filter(work__in=works)).order_by("started_at")
     calls = list(found[:MAX_ATTEMPTS])
     rows = format_html_join(
         "",
@@ -199,9 +200,6 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
                 collapsed=True,
             ),
         ]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[LlmCall]:
-        return super().get_queryset(request).defer(*CONTENT, *heavy("checkpoint"))
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None

@@ -137,6 +137,8 @@ class LlmCall(models.Model):
     prompt = models.BinaryField(null=True)
     answer = models.BinaryField(null=True)
 
+    LARGE = ("prompt", "answer")
+
     class Privacy:
         erase = privacy.Erase.REDACT
         # A short prompt can be guessed from its unkeyed hash, and errors may quote the request.

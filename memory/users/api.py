@@ -21,6 +21,7 @@ from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.unknown import NO_ENDPOINT
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.fields import validate_time_zone
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import USER_ID_PATTERN, USER_ID_RULE, MemoryUser, user_id_fault
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.texts import MAX_REASON
@@ -29,7 +30,6 @@ from memory.kernel.users import (
     change_user,
     create_user,
     find_user,
-    with_head,
 )
 from memory.kernel.workspaces import reaches
 from memory.llm import lane_status
@@ -180,8 +180,8 @@ class Users(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Memor
 
     def get_queryset(self) -> QuerySet[MemoryUser]:
         """Return the users in the caller's workspace."""
-        users = with_head(MemoryUser.objects.filter(principal_of(self.request).reach()))
-        return users.select_related("merged_into").defer("head__tree", "head__outline")
+        users = MemoryUser.objects.filter(principal_of(self.request).reach())
+        return without_large(users, "head", "merged_into", keep=MemoryUser.LARGE)
 
     @operations.write({201: UserDetailSerializer}, request=NewUserSerializer)
     def create(self, request: Request) -> Response:

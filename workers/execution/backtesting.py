@@ -25,6 +25,7 @@ from memory.constraints import (
 )
 from memory.constraints.models.backtests import Backtest, BacktestState, BacktestUser, UserState
 from memory.constraints.simulated_alerts import BacktestIssue, Evaluation, UserResult
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
 from memory.log.models.entries import By
@@ -225,10 +226,10 @@ class _History:
         known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
         before = known.filter(created_at__lte=self._since).order_by("-version")
         first = before.values_list("version", flat=True).first() or 0
-        rows = known.filter(version__gte=first).order_by("version").defer("edits", "verdict")
+        rows = known.filter(version__gte=first).order_by("version")
         last: Checkpoint | None = None
         start = self._since
-        for checkpoint in rows.iterator(chunk_size=20):
+        for checkpoint in without_large(rows, keep=["tree", "outline"]).iterator(chunk_size=20):
             # Begin no earlier than the previous version, even if a worker's clock was wrong.
             begin = max(checkpoint.created_at, start)
             if last is not None and start < begin:

@@ -27,6 +27,7 @@ from memory.kernel import pauses
 from memory.kernel.admission import quotas
 from memory.kernel.daily_runs import is_daily, next_daily_run, run_daily
 from memory.kernel.database import clock, timeouts
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import idempotency, leases
 from memory.kernel.work.hints import HINT_SECONDS, send_hint
@@ -147,14 +148,10 @@ def _lock_due(column: str, now: datetime.datetime, most: int) -> list[MemoryUser
         merged_into=None,
         **{f"{column}__lte": now},
     )
+    users = without_large(due, "head", "forecast", keep=["head__outline"])
     return list(
-        due.filter(pk__in=in_turn(due, column, most, workspace="workspace"))
+        users.filter(pk__in=in_turn(due, column, most, workspace="workspace"))
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
-        .select_related("head", "forecast")
-        .defer(
-            *("head__tree", "head__edits", "head__verdict"),
-            *("forecast__results", "forecast__timeline"),
-        )
         .order_by(column)
     )
 

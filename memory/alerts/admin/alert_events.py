@@ -48,6 +48,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     list_display = ["at", "seq", "kind", "actor", "about", "details"]
     list_filter = ["kind", "workspace"]
     list_select_related = ["alert"]
+    large = ["detail"]
     search_fields = ["alert__user__user_id", "user__user_id", "actor"]
     search_help_text = "Search by user id or actor."
     ordering = ["-pk"]  # newest row first: sorting a million rows by time would be slow
@@ -57,9 +58,6 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     ]
 
     user_link = column("person", link, "user", plain=True)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        return super().get_queryset(request).defer("entries")
 
     @content_column("about")
     def about(self, event: AlertEvent) -> str:

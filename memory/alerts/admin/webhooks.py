@@ -320,9 +320,6 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     ]
     inlines = [DeliveryAttemptInline]
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
-        return super().get_queryset(request).defer("payload", "event__detail", "event__entries")
-
     def actions_for(self, row: Delivery) -> Collection[str]:
         return [] if row.state == DeliveryState.PENDING else ["replay"]
 
@@ -390,9 +387,6 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     ordering = ["-at", "-id"]
     when_empty = "No endpoint has been called yet."
     fields = ["at", "outcome", "delivery", "url", "address", "took", "error", "answer"]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[DeliveryAttempt]:
-        return super().get_queryset(request).defer("delivery__payload")
 
     @plain_column("outcome", "status")
     def outcome(self, attempt: DeliveryAttempt) -> str:

@@ -32,6 +32,7 @@ from memory.kernel.http.errors import as_conflict
 from memory.kernel.http.filters import PAGING, StrictView
 from memory.kernel.http.serializers import validated
 from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.large import without_large
 
 OPEN_THEN = OpenApiParameter(
     "as_of",
@@ -172,8 +173,4 @@ def live_then(request: Request, alerts: QuerySet[Alert], time_zone: str) -> Quer
 
 def with_run(alerts: QuerySet[Alert]) -> QuerySet[Alert]:
     """Also load the users, last runs and duplicates that a response shows."""
-    return (
-        alerts.select_related("user", "last_run")
-        .defer("user__metadata", "last_run__input", "last_run__output", "last_run__stdout")
-        .prefetch_related("duplicates")
-    )
+    return without_large(alerts, "user", "last_run").prefetch_related("duplicates")

@@ -310,6 +310,8 @@ class AlertEvent(models.Model):
     run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="+")
     detail = models.JSONField(default=dict)
 
+    LARGE = ("detail", "entries")
+
     class Privacy:
         # The row is kept for its number, since the event feed must not have gaps.
         erase = privacy.Erase.REDACT

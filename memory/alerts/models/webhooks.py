@@ -140,6 +140,8 @@ class Delivery(MortalWork):
         null=True, help_text="When the message was delivered or failed permanently."
     )
 
+    LARGE = ("payload",)
+
     class Privacy:
         erase = privacy.Erase.DELETE
         content = ("payload",)

@@ -37,6 +37,7 @@ from memory.kernel.admin.display import (
 from memory.kernel.admin.links import link, link_to_key, page_url
 from memory.kernel.admin.masking import name_of
 from memory.kernel.admin.rows import cached_on_row
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.versions.models.checkpoints import Blob
 
@@ -101,12 +102,8 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backtest]:
         done = ~Q(users__state=UserState.WAITING)
-        return (
-            super()
-            .get_queryset(request)
-            .defer("version__source", "version__tests", "version__verdict", "version__bytecode")
-            .annotate(of_users=Count("users"), done_users=Count("users", filter=done))
-        )
+        rows = super().get_queryset(request)
+        return rows.annotate(of_users=Count("users"), done_users=Count("users", filter=done))
 
     def actions_for(self, row: Backtest) -> Collection[str]:
         if row.state in GOING_ON:
@@ -209,7 +206,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @plain_column("users with the most alerts")
     def most(self, backtest: Backtest) -> SafeString | str:
-        rows = backtest.users.filter(alert_count__gt=0).select_related("user").defer("findings")
+        rows = without_large(backtest.users.filter(alert_count__gt=0), "user")
         return lines(
             format_html("{} {}", link(row.user), counted(row.alert_count, "alert"))
             for row in rows.order_by("-alert_count", "user__user_id")[: backtest_reports.NAMED]

@@ -17,7 +17,8 @@ from memory.constraints import forecasts
 from memory.constraints.admin.forecasts import alerts_among, event
 from memory.constraints.models.forecasts import Forecast
 from memory.kernel.admin.display import counted
-from memory.kernel.admin.rows import cached_on_row, heavy
+from memory.kernel.admin.rows import cached_on_row
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 
 MONTHS = 3
@@ -92,8 +93,8 @@ class Calendar:
 @cached_on_row
 def forecast_of(user: MemoryUser) -> Forecast | None:
     """Return the user's forecast, or None if the user has no forecast."""
-    rows = Forecast.objects.filter(user=user).select_related("checkpoint")
-    forecast = rows.defer(*heavy("checkpoint")).first()
+    rows = Forecast.objects.filter(user=user)
+    forecast = without_large(rows, "checkpoint", keep=Forecast.LARGE).first()
     if forecast is None or forecast.start is None or forecast.known_until is None:
         return None
     forecast.user = user

@@ -143,9 +143,6 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     version = row_column(of_version, "version", plain=True)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Forecast]:
-        return super().get_queryset(request).defer("results", "timeline")
-
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Forecast | None:

@@ -30,6 +30,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     list_display = ["name", "workspace", "standing", "told", "created_by", "created_at"]
     list_filter = ["state"]
     list_select_related = ["constraint__workspace"]
+    large = ["verdict"]
     search_fields = ["constraint__name"]
     search_help_text = "Search by name."
     ordering = ["-created_at"]
@@ -48,9 +49,6 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     workspace = column(
         "constraint.workspace", link, "workspace", "constraint__workspace__name", plain=True
     )
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraintVersion]:
-        return super().get_queryset(request).defer("source", "tests", "bytecode")
 
     def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
         """Offer approval and backtests.

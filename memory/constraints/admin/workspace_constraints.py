@@ -38,6 +38,7 @@ from memory.kernel.admin.base import MemoryAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines, source, visible
 from memory.kernel.admin.links import link, link_to_list
+from memory.kernel.models.large import without_large
 from memory.kernel.staff import access
 from memory.project.shapes import ShapeError
 
@@ -137,7 +138,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return (
             super()
             .get_queryset(request)
-            .defer("live__source", "live__tests", "live__verdict", "live__bytecode")
             .annotate(of_path=path)
             .annotate(
                 live_alerts=Coalesce(Subquery(alerts), 0, output_field=IntegerField()),
@@ -280,7 +280,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @content_column("all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:
-        found = constraint.versions.order_by("-number").defer("source", "tests", "bytecode")
+        found = without_large(constraint.versions.order_by("-number"), keep=["verdict"])
         return lines(
             format_html(
                 "{} {} {}",

@@ -22,6 +22,7 @@ from memory.kernel.http.filters import StrictView
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import EvidenceField
 from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.large import without_large
 from memory.kernel.models.workspaces import Scope
 from memory.log.models.entries import By
 from memory.versions.api.moments import ByField
@@ -278,7 +279,7 @@ class Backtests(StrictView, viewsets.ReadOnlyModelViewSet[Backtest]):
     def get_queryset(self) -> QuerySet[Backtest]:
         """Return the backtests in the caller's workspace."""
         visible = Backtest.objects.filter(principal_of(self.request).reach("user", "workspace"))
-        return visible.select_related("version", "user").defer("version__source", "version__tests")
+        return without_large(visible, "version", "user")
 
     def get_serializer_class(self) -> type[BacktestSerializer]:
         """Return the serializer for one backtest, or for a list."""

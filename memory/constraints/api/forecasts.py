@@ -13,6 +13,7 @@ from memory.kernel.http import operations
 from memory.kernel.http.serializers import strings
 from memory.kernel.http.stored import RunErrorField
 from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 
@@ -105,12 +106,8 @@ class UserForecast(UserScopedView):
     def get(self, request: Request, user_id: str) -> Response:
         """Return the alerts that will open, change and resolve if nothing changes but the clock."""
         user = self.memory_user()
-        forecast = (
-            Forecast.objects.filter(user=user, checkpoint__isnull=False)
-            .select_related("checkpoint")
-            .defer("checkpoint__tree", "checkpoint__outline", "checkpoint__edits")
-            .first()
-        )
+        rows = Forecast.objects.filter(user=user, checkpoint__isnull=False)
+        forecast = without_large(rows, "checkpoint", keep=["timeline"]).first()
         if forecast is None or forecast.checkpoint is None:
             return Response(ForecastSerializer(_NONE).data)
         answer = {

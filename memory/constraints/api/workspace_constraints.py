@@ -34,6 +34,7 @@ from memory.kernel.http.errors import Conflict, ProblemSerializer, as_conflict
 from memory.kernel.http.filters import StrictView
 from memory.kernel.http.problems import CONTENT_TYPE
 from memory.kernel.http.serializers import validated
+from memory.kernel.models.large import without_large
 from memory.kernel.models.workspaces import Scope
 from memory.project.shapes import ShapeError
 
@@ -70,12 +71,8 @@ def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
     """Return the constraints in the caller's workspace, with the columns shown in list views."""
     newest = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
     workspace = principal_of(request).workspace
-    return (
-        WorkspaceConstraint.objects.filter(workspace=workspace)
-        .select_related("live")
-        .defer("live__source", "live__tests", "live__verdict", "live__bytecode")
-        .annotate(newest=Subquery(newest.order_by("-number").values("number")[:1]))
-    )
+    rows = without_large(WorkspaceConstraint.objects.filter(workspace=workspace), "live")
+    return rows.annotate(newest=Subquery(newest.order_by("-number").values("number")[:1]))
 
 
 def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> None:
@@ -265,7 +262,7 @@ class ConstraintVersions(WorkspaceView, viewsets.GenericViewSet[WorkspaceConstra
 
 
 def _detail(request: Request, name: str) -> dict[str, Any]:
-    versions = WorkspaceConstraintVersion.objects.defer("source", "tests", "bytecode")
+    versions = without_large(WorkspaceConstraintVersion.objects.all(), keep=["verdict"])
     found = constraints_of(request).prefetch_related(
         Prefetch("versions", versions.order_by("-number"))
     )

@@ -172,6 +172,8 @@ class BacktestUser(models.Model):
         blank=True, default="", help_text="Why the constraint could not be evaluated for this user."
     )
 
+    LARGE = ("findings",)
+
     class Privacy:
         erase = privacy.Erase.DELETE
         content = ("problems", "error", "findings")

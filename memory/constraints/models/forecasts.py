@@ -57,6 +57,8 @@ class Forecast(MortalWork):
         " reused.",
     )
 
+    LARGE = ("results", "timeline")
+
     class Privacy:
         erase = privacy.Erase.DELETE
         content = ("results", "timeline", "basis")

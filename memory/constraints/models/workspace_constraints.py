@@ -113,6 +113,8 @@ class WorkspaceConstraintVersion(LeasedWork):
     approved_at = models.DateTimeField(null=True)
     approved_by = models.CharField(max_length=200, blank=True, default="")
 
+    LARGE = ("source", "tests", "verdict", "bytecode")
+
     class Privacy:
         erase = privacy.Erase.NOTHING
         content = ("source", "source_hash", "tests", "verdict", "bytecode", "created_by")

@@ -33,6 +33,7 @@ from memory.kernel.admin.filters import OwnChoicesFilter, WorkFilter
 from memory.kernel.admin.links import list_url, page_url
 from memory.kernel.admin.paging import BoundedPaginator
 from memory.kernel.admin.steady_lists import SteadyChangeList, keep_rows
+from memory.kernel.models.large import large_columns
 from memory.kernel.models.privacy import masked_columns, owner_paths, workspace_path
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff import access, audit
@@ -87,6 +88,8 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     # The labels of fields, where they differ from the fields' names.
     labels: Mapping[str, str] = {}
+    # The large columns that the list shows; others are read where a row's page shows them.
+    large: Collection[str] = ()
 
     empty_value_display = NOTHING
     list_per_page = 50
@@ -104,7 +107,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
         """Return the rows from workspaces the staff member may see; every view calls this."""
-        return access.seen_by(request.user, super().get_queryset(request))
+        related = self.get_list_select_related(request) or ()
+        columns = large_columns(self.model, *related)
+        rows = access.seen_by(request.user, super().get_queryset(request))
+        return rows.defer(*(name for name in columns if name not in self.large))
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
         """Limit choices to visible rows; add filters by workspace and, for work, by status."""

@@ -1,4 +1,4 @@
-"""The rows that a staff member may see, and their large columns."""
+"""The rows that a staff member may see."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,9 +13,6 @@ from memory.kernel.staff import access
 Row = TypeVar("Row", bound=models.Model)
 Value = TypeVar("Value")
 
-# A checkpoint's large columns, each of which may hold megabytes.
-HEAVY = ("tree", "outline", "edits", "verdict")
-
 
 def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
     """Return the rows of a model that the staff member may see."""
@@ -26,11 +23,6 @@ def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
 def may_see(request: HttpRequest, model: type[models.Model]) -> bool:
     """Return whether the staff member may see rows of this model."""
     return request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
-
-
-def heavy(*paths: str) -> list[str]:
-    """Return `defer` lookups for the large columns of the checkpoints at these paths."""
-    return [f"{path}__{name}" for path in paths for name in HEAVY]
 
 
 def cached_on_row(compute: Callable[[Row], Value]) -> Callable[[Row], Value]:

@@ -157,6 +157,8 @@ class MemoryUser(models.Model):
     objects = RememberedUsers()
     everybody: models.Manager["MemoryUser"] = models.Manager()
 
+    LARGE = ("metadata",)
+
     class Privacy:
         erase = privacy.Erase.PSEUDONYMISE
         owners = ("pk",)

@@ -17,7 +17,7 @@ from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column, row_column
 from memory.kernel.admin.display import NOTHING, badge, inline, preformatted, pretty
 from memory.kernel.admin.links import link, link_to_key
-from memory.kernel.admin.rows import heavy, rows_for
+from memory.kernel.admin.rows import rows_for
 from memory.kernel.admin.steady_lists import SteadyChangeList
 from memory.kernel.hooks import later
 from memory.kernel.models.users import MemoryUser
@@ -289,12 +289,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
         """Annotate outcomes with their entries' keys: no table has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
-        return (
-            super()
-            .get_queryset(request)
-            .defer(*heavy("checkpoint"))
-            .annotate(entry_id=Subquery(entry.values("pk")[:1]))
-        )
+        return super().get_queryset(request).annotate(entry_id=Subquery(entry.values("pk")[:1]))
 
     @plain_column("entry", "seq")
     def entry(self, outcome: EntryOutcome) -> str:

@@ -22,7 +22,7 @@ from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.display import badge, preformatted, problem, sandbox, source, visible
 from memory.kernel.admin.links import page_url
 from memory.kernel.admin.reloading import look_again
-from memory.kernel.admin.rows import heavy
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import one_line
 from memory.kernel.users import refuse_merged
@@ -156,7 +156,7 @@ def _standing(user: MemoryUser) -> str:
 
 def _queries(user: MemoryUser) -> QuerySet[Run]:
     rows = Run.objects.filter(user=user, kind=RunKind.QUERY)
-    return rows.select_related("checkpoint").defer(*heavy("checkpoint"))
+    return without_large(rows, "checkpoint", keep=Run.LARGE)
 
 
 def _initial(run: Run) -> dict[str, str]:
@@ -213,12 +213,8 @@ def _outcome(run: Run) -> SafeString:
 
 def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
     """Return this staff member's latest queries on this user's memory."""
-    rows = (
-        Run.objects.filter(user=user, asked_by=staff_of(request), kind=RunKind.QUERY)
-        .exclude(asked_by="")
-        .defer("output", "error", "stdout")
-        .order_by("-queued_at")[:MAX_HISTORY]
-    )
+    own = Run.objects.filter(user=user, asked_by=staff_of(request), kind=RunKind.QUERY)
+    rows = without_large(own.exclude(asked_by=""), keep=["input"])
     return [
         {
             "url": f"{console_url(user)}?run={run.pk}",
@@ -226,7 +222,7 @@ def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
             "outcome": _outcome(run),
             "at": run.queued_at,
         }
-        for run in rows
+        for run in rows.order_by("-queued_at")[:MAX_HISTORY]
     ]
 
 

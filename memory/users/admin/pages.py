@@ -20,9 +20,10 @@ from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.display import visible
 from memory.kernel.admin.links import page_url
 from memory.kernel.admin.pauses import PausableAdmin
-from memory.kernel.admin.rows import heavy, may_see, rows_for
+from memory.kernel.admin.rows import may_see, rows_for
 from memory.kernel.admission import slots
 from memory.kernel.admission.refusals import LimitExceeded
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.staff import audit, recent_sign_in
 from memory.kernel.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
@@ -128,8 +129,8 @@ class UserPages(PausableAdmin[MemoryUser]):
         """
         if not self.has_view_permission(request):
             raise PermissionDenied
-        found = rows_for(request, MemoryUser).select_related("workspace", "head")
-        user = found.defer(*heavy("head")).filter(pk=pk).first()
+        users = rows_for(request, MemoryUser).filter(pk=pk)
+        user = without_large(users, "workspace", "head", keep=MemoryUser.LARGE).first()
         if user is None:
             raise Http404("There is no such user.")
         return user

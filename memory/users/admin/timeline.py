@@ -23,7 +23,8 @@ from memory.constraints.models.forecasts import Forecast
 from memory.kernel.admin import masking
 from memory.kernel.admin.display import badge, inline, sandbox_badge, shortened
 from memory.kernel.admin.links import link, list_url
-from memory.kernel.admin.rows import cached_on_row, heavy, may_see, rows_for
+from memory.kernel.admin.rows import cached_on_row, may_see, rows_for
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.texts import one_line
 from memory.llm.admin import money
@@ -65,13 +66,9 @@ def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
             .order_by()
             .values("outcome")[:1]
         ),
-        "versions": rows_for(request, Checkpoint).defer("tree", "outline", "edits", "verdict"),
-        "runs": rows_for(request, Run)
-        .defer("input", "output", "error", "stdout", "last_error", *heavy("checkpoint"))
-        .select_related("checkpoint"),
-        "alerts": rows_for(request, AlertEvent)
-        .select_related("alert")
-        .defer("detail", "alert__evidence", "alert__entries"),
+        "versions": without_large(rows_for(request, Checkpoint)),
+        "runs": without_large(rows_for(request, Run), "checkpoint"),
+        "alerts": without_large(rows_for(request, AlertEvent), "alert"),
     }
     return {name: rows[name] for name, kind in KINDS.items() if may_see(request, kind.model)}
 

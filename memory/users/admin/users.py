@@ -50,7 +50,6 @@ from memory.kernel.admin.display import (
     visible_json,
 )
 from memory.kernel.admin.links import link, link_to_list
-from memory.kernel.admin.rows import heavy
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import change_user
@@ -164,7 +163,6 @@ class MemoryUserAdmin(UserPages):
             super()
             .get_queryset(request)
             .select_related("workspace", "head")
-            .defer(*heavy("head"))
             .annotate(
                 live_alerts=_number_of(Alert.objects.listed().live()),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),

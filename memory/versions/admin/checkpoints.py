@@ -29,9 +29,9 @@ from memory.kernel.admin.display import (
 )
 from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.admin.masking import content
-from memory.kernel.admin.rows import HEAVY
 from memory.kernel.admin.tables import TableAdmin
 from memory.kernel.hooks import later
+from memory.kernel.models.large import without_large
 from memory.kernel.staff import access
 from memory.kernel.texts import REDACTED
 from memory.log.admin.links import links_to_entries
@@ -94,7 +94,6 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         return (
             super()
             .get_queryset(request)
-            .defer("outline", "tree", "edits")
             .annotate(
                 first_edit=KeyTransform(0, "edits"),
                 edit_count=Func("edits", function="json_array_length", output_field=IntegerField()),
@@ -157,7 +156,8 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @plain_column("next")
     def children_links(self, checkpoint: Checkpoint) -> str:
-        return lines(link(child) for child in checkpoint.children.order_by("version").defer(*HEAVY))
+        children = without_large(checkpoint.children.order_by("version"))
+        return lines(link(child) for child in children)
 
     @content_column("changes")
     def changes(self, checkpoint: Checkpoint) -> str:
@@ -290,7 +290,7 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
     fields = ["user", "used_as", "hash", "size", "shown"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Blob]:
-        return super().get_queryset(request).defer("content").annotate(characters=Length("content"))
+        return super().get_queryset(request).annotate(characters=Length("content"))
 
     @content_column("hash", "hash")
     def short_hash(self, blob: Blob) -> str:

@@ -23,7 +23,6 @@ from memory.kernel.admin.display import (
     sandbox_badge,
 )
 from memory.kernel.admin.links import link_to_list, page_url
-from memory.kernel.admin.rows import heavy
 from memory.kernel.hooks import later
 from memory.versions.admin.results import waterfall
 from memory.versions.admin.run_display import limit_of, show_input, show_result, stages
@@ -85,13 +84,6 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     result = row_column(show_result, "output")
     failure = column("error", problem, "error")
     did = row_column(later("memory.alerts.admin.alert_events:show_events"), "result")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
-        return (
-            super()
-            .get_queryset(request)
-            .defer("input", "output", "error", "stdout", *heavy("checkpoint"))
-        )
 
     def actions_for(self, row: Run) -> Collection[str]:
         can_repeat = row.kind in REPEATABLE and row.status == RunStatus.DONE

@@ -17,6 +17,7 @@ from memory.kernel.http.serializers import MAX_NAMED, StrictSerializer, strings,
 from memory.kernel.http.stored import EditsField, HashesField, RunErrorField, VerdictField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.hosts import warning_of
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, proposal_from_json
 from memory.versions import checkpoints, past_states, runs
@@ -219,12 +220,8 @@ class Checkpoints(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet
 
     def get_queryset(self) -> QuerySet[Checkpoint]:
         """Return the user's versions."""
-        return (
-            Checkpoint.objects.filter(user=self.memory_user())
-            .select_related("parent")
-            .defer("tree", "outline", "edits")
-            .defer("parent__tree", "parent__outline", "parent__edits", "parent__verdict")
-        )
+        rows = Checkpoint.objects.filter(user=self.memory_user())
+        return without_large(rows, "parent", keep=["verdict"])
 
     @operations.write(DECISIONS, [waiting.WAIT], request=ProposalSerializer)
     def create(self, request: Request, user_id: str) -> Response:

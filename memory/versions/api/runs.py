@@ -33,6 +33,7 @@ from memory.kernel.http.stored import (
 )
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.hosts import warning_of
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.versions import past_states, runs
 from memory.versions.api.moments import ByField, instant_of, known_of
@@ -108,17 +109,6 @@ class RunSummarySerializer(RunSerializer):
         fields = [name for name in RunSerializer.Meta.fields if name not in ("input", "output")]
 
 
-def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
-    """Join the users and the checkpoint columns that responses need."""
-    return found.select_related("user", "checkpoint").defer(
-        "checkpoint__tree",
-        "checkpoint__outline",
-        "checkpoint__edits",
-        "checkpoint__verdict",
-        "user__metadata",
-    )
-
-
 class UserRuns(UserScopedView, generics.ListAPIView[Run]):
     """List a user's runs, newest first, without their input and output."""
 
@@ -129,7 +119,8 @@ class UserRuns(UserScopedView, generics.ListAPIView[Run]):
 
     def get_queryset(self) -> QuerySet[Run]:
         """Return the user's runs."""
-        return with_version(Run.objects.filter(user=self.memory_user())).defer("output", "input")
+        rows = Run.objects.filter(user=self.memory_user())
+        return without_large(rows, "user", "checkpoint", keep=["error", "stdout"])
 
 
 class Runs(StrictView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
@@ -143,9 +134,9 @@ class Runs(StrictView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
 
     def get_queryset(self) -> QuerySet[Run]:
         """Return the runs in the caller's workspace."""
-        return with_version(
-            Run.objects.filter(principal_of(self.request).reach("user"), user__erased_at=None)
-        )
+        reach = principal_of(self.request).reach("user")
+        rows = Run.objects.filter(reach, user__erased_at=None)
+        return without_large(rows, "user", "checkpoint", keep=Run.LARGE)
 
     @operations.write({200: RunSerializer}, operation_id="runs_cancel", request=None)
     @action(detail=True, methods=["post"])

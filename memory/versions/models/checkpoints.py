@@ -18,6 +18,8 @@ class Blob(models.Model):
     )
     git_id = models.CharField(max_length=40, help_text="The content's object id in git.")
 
+    LARGE = ("content",)
+
     class Privacy:
         erase = privacy.Erase.DELETE
         content = ("content", "hash", "git_id")
@@ -99,6 +101,8 @@ class Checkpoint(models.Model):
     )
     verdict = models.JSONField(help_text="The gate's checks, each with its findings.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    LARGE = ("tree", "outline", "edits", "verdict")
 
     class Privacy:
         erase = privacy.Erase.DELETE

@@ -130,6 +130,8 @@ class Run(MortalWork):
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 
+    LARGE = ("input", "output", "error", "stdout")
+
     class Privacy:
         erase = privacy.Erase.DELETE
         content = ("input", "output", "error", "stdout", "test_gaps")
