@@ -127,12 +127,16 @@ def params(schemas: Mapping[str, Any]) -> str:
     text += "from collections.abc import Mapping, Sequence\n"
     text += "from typing import Any, Literal, TypeAlias\n\n"
     text += "from typing_extensions import NotRequired, TypedDict\n"
+    unions = ""
     for name, schema in schemas.items():
         title = name.removesuffix("Request").removeprefix("Patched")
         if "properties" not in schema:
             alias = type_of(schema, is_open=False)
-            names_classes = not alias.startswith(("Literal", "Any"))  # perhaps of those below
-            text += f"\n\n{title}: TypeAlias = {repr(alias) if names_classes else alias}\n"
+            line = f"\n\n{title}: TypeAlias = {alias}\n"
+            if alias.startswith(("Literal", "Any")):
+                text += line
+            else:  # it names classes
+                unions += line
             continue
         text += f"\n\nclass {title}(TypedDict):\n{doc(schema)}\n"
         for field, value in schema["properties"].items():
@@ -140,7 +144,7 @@ def params(schemas: Mapping[str, Any]) -> str:
             if field not in schema.get("required", ()):
                 annotation = f"NotRequired[{annotation}]"
             text += f"    {field}: {annotation}\n{doc(value)}"
-    return text
+    return text + unions
 
 
 def problems(types: list[str], page: str) -> str:

@@ -632,7 +632,10 @@ class Migration(migrations.Migration):
                 ("looks", models.PositiveIntegerField(default=0)),
                 ("problems", memory.kernel.models.fields.ExactJSONField(default=list)),
                 ("problem_count", models.PositiveIntegerField(default=0)),
-                ("left_out", models.PositiveIntegerField(default=0)),
+                ("alert_count", models.PositiveIntegerField(default=0)),
+                ("kept_count", models.PositiveIntegerField(default=0)),
+                ("counts", memory.kernel.models.fields.ExactJSONField(default=dict)),
+                ("findings", memory.kernel.models.fields.ExactJSONField(default=list)),
                 ("error", models.TextField(blank=True, default="")),
                 (
                     "backtest",
@@ -1586,41 +1589,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="BacktestFinding",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
-                ("fingerprint", models.CharField(max_length=64)),
-                ("severity", models.CharField(max_length=16)),
-                ("message", models.TextField()),
-                ("evidence", models.JSONField(default=list)),
-                (
-                    "entries",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(), default=list, size=None
-                    ),
-                ),
-                ("opened_at", models.DateTimeField()),
-                ("day", models.DateField()),
-                ("version", models.IntegerField()),
-                ("changes", memory.kernel.models.fields.ExactJSONField(default=list)),
-                ("resolved_at", models.DateTimeField(null=True)),
-                ("resolved_version", models.IntegerField(null=True)),
-                (
-                    "result",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="findings",
-                        to="memory.backtestuser",
-                    ),
-                ),
-            ],
-            options={
-                "indexes": [
-                    models.Index(fields=["result", "opened_at"], name="finding_of_backtest")
-                ],
-            },
-        ),
-        migrations.CreateModel(
             name="DeliveryAttempt",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
@@ -1980,14 +1948,6 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="llmcall",
             index=models.Index(fields=["work"], name="llm_call_of_work"),
-        ),
-        migrations.AddIndex(
-            model_name="llmcall",
-            index=models.Index(
-                condition=models.Q(("attempt", 1), ("purpose", "structure"), ("turn", 1)),
-                fields=["workspace", "model", "-started_at"],
-                name="llm_call_first_of_model",
-            ),
         ),
         migrations.AddIndex(
             model_name="llmcall",
@@ -2393,6 +2353,55 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(
                 condition=models.Q(("first_seq__gte", 1), ("last_seq__gte", models.F("first_seq"))),
                 name="segment_covers_entries",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="checkpoint",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("verdict__contains", {"accepted": True}),
+                    models.Q(("verdict__contains", {"checks": [{"passed": False}]}), _negated=True),
+                ),
+                name="checkpoint_accepted",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="merge",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("due_at", None), ("finished_at", None), _connector="OR"),
+                name="merge_finished",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="merge",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("finished_at", None),
+                    ("cursor_seq__gte", models.F("last_seq")),
+                    _connector="OR",
+                ),
+                name="merge_complete",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="redaction",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("due_at", None), ("finished_at", None), _connector="OR"),
+                name="redaction_finished",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="usererasure",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("due_at", None), ("finished_at__isnull", False)),
+                    models.Q(
+                        models.Q(("due_at", None), _negated=True),
+                        models.Q(("finished_at__isnull", False), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="erasure_finished",
             ),
         ),
     ]

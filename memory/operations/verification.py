@@ -112,13 +112,13 @@ def _blob_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _version_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that versions are consecutive, were accepted by the gate, and have all their files."""
+    """Check that versions are consecutive and have all their files."""
     known = set(Blob.objects.filter(user=user).values_list("hash", flat=True))
     cited: set[str] = set()
     compiled: set[tuple[str, str]] = set()
     previous: dict[str, Any] | None = None
     rows = Checkpoint.objects.filter(user=user).order_by("version")
-    columns = ("pk", "version", "parent_id", "seen_seq", "tree", "verdict")
+    columns = ("pk", "version", "parent_id", "seen_seq", "tree")
     for row in rows.values(*columns).iterator(chunk_size=20):
         version = row["version"]
         expected = previous["version"] + 1 if previous else 1
@@ -128,7 +128,6 @@ def _version_problems(user: MemoryUser) -> Iterator[str]:
             yield f"version {version} does not follow version {expected - 1}"
         if row["seen_seq"] > user.last_seq:
             yield f"version {version} has seen entry {row['seen_seq']}, which is not in the log"
-        yield from _verdict_problems(version, row["verdict"])
         for path, hash_ in row["tree"].items():
             if hash_ not in known:
                 yield f"version {version}: the content of {path} is missing"
@@ -142,14 +141,6 @@ def _version_problems(user: MemoryUser) -> Iterator[str]:
     code = Bytecode.objects.filter(user=user).values_list("path", "source_hash")
     for path, hash_ in sorted(set(code.iterator()) - compiled)[:NAMED]:
         yield f"bytecode of {path} ({hash_[:12]}): no version has that file"
-
-
-def _verdict_problems(version: int, verdict: dict[str, Any]) -> Iterator[str]:
-    if not verdict.get("accepted"):
-        yield f"version {version} did not pass the gate"
-    for check in verdict.get("checks", ()):
-        if not check.get("passed"):
-            yield f"version {version} did not pass the gate's check {check.get('name')!r}"
 
 
 def _record_problems(user: MemoryUser) -> Iterator[str]:
@@ -259,8 +250,6 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
         yield "the user was merged into a different user than the merge record says"
     if merge is None:
         return
-    if merge.due_at is None and merge.cursor_seq < merge.last_seq:
-        yield f"the merge is done, but reached only entry {merge.cursor_seq} of {merge.last_seq}"
     said = LogEntry.objects.filter(user=user).exclude(kind=EntryKind.REDACTION)
     for seq in _some(said.filter(seq__gt=merge.last_seq), "seq"):
         yield f"entry {seq} was appended after the merge"

@@ -6,7 +6,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from memory.kernel.models import privacy
-from memory.kernel.models.fields import index_if_set
+from memory.kernel.models.fields import exactly_if, index_if_set
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
 
@@ -46,6 +46,11 @@ class UserErasure(LeasedWork):
     class Meta:
         ordering = ["-created_at"]
         verbose_name = "erasure"
+        constraints = [
+            exactly_if(
+                models.Q(due_at=None), models.Q(finished_at__isnull=False), name="erasure_finished"
+            ),
+        ]
         indexes = [index_if_set("due_at", "erasure_due")]
 
     def __str__(self) -> str:

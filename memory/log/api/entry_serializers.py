@@ -18,6 +18,7 @@ from memory.kernel.http.serializers import (
     ObjectField,
     StrictSerializer,
     not_an_object,
+    unknown_fields,
     validated,
 )
 from memory.kernel.http.stored import AnyObjectField
@@ -29,10 +30,10 @@ from memory.project import EditError, names
 
 MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000
-RECORD_KINDS = [(EntryKind.RECORD.value, EntryKind.RECORD.label)]
-TEXT_KINDS = [
-    kind for kind in EntryKind.choices if kind[0] not in (EntryKind.RECORD, EntryKind.REDACTION)
-]
+# Redactions are written only by the server.
+KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
+RECORD_KINDS = [kind for kind in KINDS if kind[0] == EntryKind.RECORD]
+TEXT_KINDS = [kind for kind in KINDS if kind[0] != EntryKind.RECORD]
 RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
 PROPOSE = "/v1/users/{user_id}/checkpoints/"
 IMPOSSIBLE_TIME = "Send a valid date and time, such as 2026-05-02T14:30:00+02:00."
@@ -63,6 +64,11 @@ class _NewEntrySerializer(StrictSerializer):
         " the entry immediately.",
     )
     idempotency_key = serializers.CharField(required=False, max_length=255)
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields, the kind first."""
+        fields = super().get_fields()
+        return {"kind": fields.pop("kind"), **fields}
 
 
 def _needed(name: str, kind: str) -> dict[str, str]:
@@ -153,15 +159,15 @@ class NewRecordEntrySerializer(_NewEntrySerializer):
 class _KindSerializer(StrictSerializer):
     """The kind of an entry, which decides on its form."""
 
-    kind = serializers.ChoiceField(choices=[*TEXT_KINDS, *RECORD_KINDS])
+    kind = serializers.ChoiceField(choices=KINDS)
 
 
-# Kind → the form of entries of that kind. Redactions are written only by the server.
+# Kind → the form of entries of that kind.
 _FORMS: Mapping[str, StrictSerializer] = {
     **dict.fromkeys((kind for kind, _ in TEXT_KINDS), NewTextEntrySerializer()),
     EntryKind.RECORD.value: NewRecordEntrySerializer(),
 }
-_FIELDS = {name for form in _FORMS.values() for name in form.fields}
+_FIELDS = dict.fromkeys(name for form in _FORMS.values() for name in form.fields)
 NEW_ENTRY = PolymorphicProxySerializer(
     component_name="NewEntry",
     serializers={kind: type(form) for kind, form in _FORMS.items()},
@@ -179,8 +185,10 @@ def read_draft(entry: Any) -> entry_log.Draft:
         raise serializers.ValidationError(not_an_object(entry))
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in _FORMS:
+        if unknown := sorted(entry.keys() - _FIELDS.keys()):
+            raise serializers.ValidationError(unknown_fields(unknown, list(_FIELDS)))
         validated(_KindSerializer, {"kind": kind} if "kind" in entry else {})  # raises
-    form, others = _FORMS[kind], _FIELDS - _FORMS[kind].fields.keys()
+    form, others = _FORMS[kind], _FIELDS.keys() - _FORMS[kind].fields.keys()
     if errors := {
         name: [f"An entry of kind {kind} cannot have `{name}`: remove it."]
         for name in entry

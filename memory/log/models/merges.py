@@ -64,6 +64,17 @@ class Merge(LeasedWork):
 
     class Meta:
         ordering = ["-created_at"]
+        constraints = [
+            # An erasure ends the work on a merge that is not finished.
+            models.CheckConstraint(
+                condition=models.Q(due_at=None) | models.Q(finished_at=None), name="merge_finished"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(finished_at=None)
+                | models.Q(cursor_seq__gte=models.F("last_seq")),
+                name="merge_complete",
+            ),
+        ]
         indexes = [index_if_set("due_at", "merge_due")]
 
     def __str__(self) -> str:

@@ -68,6 +68,11 @@ class Redaction(LeasedWork):
         ordering = ["-created_at"]
         constraints = [
             models.UniqueConstraint(fields=["user", "seq"], name="redaction_of_user"),
+            # An erasure ends the work on a redaction that is not finished.
+            models.CheckConstraint(
+                condition=models.Q(due_at=None) | models.Q(finished_at=None),
+                name="redaction_finished",
+            ),
         ]
         indexes = [index_if_set("due_at", "redaction_due")]
 

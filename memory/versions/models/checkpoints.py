@@ -122,6 +122,11 @@ class Checkpoint(models.Model):
         ordering = ["user", "-version"]
         constraints = [
             models.UniqueConstraint(fields=["user", "version"], name="checkpoint_version"),
+            models.CheckConstraint(
+                condition=models.Q(verdict__contains={"accepted": True})
+                & ~models.Q(verdict__contains={"checks": [{"passed": False}]}),
+                name="checkpoint_accepted",
+            ),
         ]
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="checkpoint_newest"),

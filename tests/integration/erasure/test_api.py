@@ -182,9 +182,9 @@ def test_verify_finds_what_is_left_of_somebody_erased(user: MemoryUser) -> None:
     row = user_erasure.ask(user, by="key:x", reason="asked for")
     assert list(problems(user)) == []  # it is under way
 
-    UserErasure.objects.filter(pk=row.pk).update(due_at=None)
+    UserErasure.objects.filter(pk=row.pk).update(due_at=None, finished_at=row.created_at)
 
     assert "the user is erased, but there are still log entries" in map(str, problems(user))
-    UserErasure.objects.filter(pk=row.pk).update(due_at=row.created_at)
+    UserErasure.objects.filter(pk=row.pk).update(due_at=row.created_at, finished_at=None)
     finish(user)
     assert list(problems(user)) == []

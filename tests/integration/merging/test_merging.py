@@ -553,7 +553,7 @@ def test_an_imported_project_is_not_lost_silently(user: MemoryUser, anon: Memory
     told(anon, fact("a project was imported"))
     Checkpoint.objects.create(
         user=anon, version=1, tree={}, outline={}, seen_seq=1, origin=Origin.IMPORTED, edits=[],
-        verdict={},
+        verdict={"accepted": True},
     )  # fmt: skip
 
     with pytest.raises(MergeRefused, match="and its records are not in the log: export"):

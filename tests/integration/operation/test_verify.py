@@ -74,9 +74,6 @@ TAMPERED = {
     " SELECT id, 9, 'covered', '', '{}', now() FROM memory_memoryuser": "an outcome for entry 9",
     "UPDATE memory_blob SET content = content || '#'": "the hash of its content is different",
     "DELETE FROM memory_blob WHERE content LIKE '%Oslo%'": "state.py is missing",
-    "UPDATE memory_checkpoint SET verdict = '{\"accepted\": false}' WHERE version = 2": (
-        "version 2 did not pass the gate"
-    ),
     "UPDATE memory_memoryuser SET head_id = (SELECT min(id) FROM memory_checkpoint)": (
         "the head is not the newest version"
     ),

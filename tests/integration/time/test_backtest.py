@@ -623,7 +623,12 @@ class TestWhom:
         users = MemoryUser.objects.bulk_create(
             MemoryUser(workspace=workspace, user_id=f"u{number}") for number in range(2000)
         )
-        given: dict[str, Any] = {"tree": {}, "seen_seq": 0, "edits": [], "verdict": {}}
+        given: dict[str, Any] = {
+            "tree": {},
+            "seen_seq": 0,
+            "edits": [],
+            "verdict": {"accepted": True},
+        }
         heads = Checkpoint.objects.bulk_create(
             Checkpoint(
                 user=one,

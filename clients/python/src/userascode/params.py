@@ -92,9 +92,6 @@ class EditRenameField(TypedDict):
     sources: NotRequired[Sequence[int]]
 
 
-Edit: TypeAlias = "EditDefineClass | EditAddField | EditWidenField | EditRenameField | EditAdd | EditUpdate | EditRetire | EditWriteConstraint | EditDeleteConstraint | EditNote | EditConflict | EditDismiss"
-
-
 class EditRetire(TypedDict):
     op: Literal["retire"]
     domain: str
@@ -160,12 +157,10 @@ class NewEntries(TypedDict):
     entries: Sequence[NewEntry]
 
 
-NewEntry: TypeAlias = "NewTextEntry | NewRecordEntry"
-
-
 class NewRecordEntry(TypedDict):
     """A typed entry to be appended, which sets fields of a record or retires it."""
 
+    kind: RecordEntryKindEnum
     occurred_at: NotRequired[str]
     """When the content was said or was true; a time without a UTC offset is interpreted in the
     user's time zone, and a day means its start. Default: now."""
@@ -177,7 +172,6 @@ class NewRecordEntry(TypedDict):
     """For the caller's own use. "urgent": true makes the language model process the entry
     immediately."""
     idempotency_key: NotRequired[str]
-    kind: RecordEntryKindEnum
     domain: NotRequired[str]
     """The record's domain. Default: general."""
     type: str
@@ -195,6 +189,7 @@ class NewRecordEntry(TypedDict):
 class NewTextEntry(TypedDict):
     """A message, a fact or a correction to be appended."""
 
+    kind: TextEntryKindEnum
     occurred_at: NotRequired[str]
     """When the content was said or was true; a time without a UTC offset is interpreted in the
     user's time zone, and a day means its start. Default: now."""
@@ -206,7 +201,6 @@ class NewTextEntry(TypedDict):
     """For the caller's own use. "urgent": true makes the language model process the entry
     immediately."""
     idempotency_key: NotRequired[str]
-    kind: TextEntryKindEnum
     content: str
 
 
@@ -254,3 +248,22 @@ class Turn(TypedDict):
 
 
 VerdictEnum: TypeAlias = Literal["useful", "wrong"]
+
+
+Edit: TypeAlias = (
+    EditDefineClass
+    | EditAddField
+    | EditWidenField
+    | EditRenameField
+    | EditAdd
+    | EditUpdate
+    | EditRetire
+    | EditWriteConstraint
+    | EditDeleteConstraint
+    | EditNote
+    | EditConflict
+    | EditDismiss
+)
+
+
+NewEntry: TypeAlias = NewTextEntry | NewRecordEntry
