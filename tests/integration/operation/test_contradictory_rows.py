@@ -12,10 +12,15 @@ from django.db.models.functions import Now
 from memory.alerts.models.alerts import Alert
 from memory.alerts.models.webhooks import Delivery
 from memory.constraints.models.backtests import Backtest
+from memory.kernel.models.users import MemoryUser
 from memory.llm.models import LlmCall
 from memory.log.models.entries import EntryOutcome
+from memory.log.models.merges import Merge
+from memory.log.models.redactions import Redaction
+from memory.privacy.models import UserErasure
 from memory.recall.models import SearchSegment
 from memory.versions.models.runs import Run
+from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Rows, populate_once  # noqa: F401 - a fixture
 
 NOW = Now()
@@ -62,7 +67,14 @@ CONTRADICTIONS: dict[str, tuple[type[models.Model], list[dict[str, Any]]]] = {
             {"state": "given_up", "settled_at": None},
         ],
     ),
+    "erasure_finished": (
+        UserErasure,
+        [{"due_at": NOW, "finished_at": NOW}, {"due_at": None, "finished_at": None}],
+    ),
+    "merge_complete": (Merge, [{"due_at": None, "finished_at": NOW, "cursor_seq": 1}]),
+    "merge_finished": (Merge, [{"due_at": NOW, "finished_at": NOW, "cursor_seq": F("last_seq")}]),
     "outcome_numbered": (EntryOutcome, [{"seq": 0}]),
+    "redaction_finished": (Redaction, [{"due_at": NOW, "finished_at": NOW}]),
     "run_finished": (
         Run,
         [
@@ -84,8 +96,8 @@ CONTRADICTIONS: dict[str, tuple[type[models.Model], list[dict[str, Any]]]] = {
         [{"first_seq": 0}, {"first_seq": F("last_seq") + 1}],
     ),
 }
-# Constraints of values, which other tests cover.
-OTHERS = {"constraint_percentage", "event_of_alert_or_entries"}
+# Constraints of values, which other tests cover, and of rows that never change.
+OTHERS = {"constraint_percentage", "event_of_alert_or_entries", "checkpoint_accepted"}
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +118,21 @@ def test_a_contradiction_is_refused(rows: Rows, name: str, values: dict[str, Any
 
     with pytest.raises(IntegrityError, match=f'check constraint "{name}"'), transaction.atomic():
         row.update(**values)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        {},
+        {"accepted": False},
+        {"accepted": True, "checks": [{"name": "types", "passed": False}]},
+    ],
+)
+def test_a_version_that_the_gate_refused_is_not_stored(rows: Rows, verdict: dict[str, Any]) -> None:
+    user = rows[MemoryUser]
+
+    with pytest.raises(IntegrityError, match="checkpoint_accepted"), transaction.atomic():
+        make_checkpoint(user, 99, verdict=verdict)
 
 
 def test_every_constraint_is_tested() -> None:

@@ -135,11 +135,6 @@ FAULTS: dict[str, dict[str, str]] = {
         "UPDATE memory_checkpoint SET parent_id = NULL WHERE user_id = {user} AND version = 2": (
             "version 2 does not follow version 1"
         ),
-        "UPDATE memory_checkpoint SET verdict ="
-        " jsonb_set(verdict, '{{checks,0,passed}}', 'false')"
-        " WHERE user_id = {user} AND version = 1": (
-            "version 1 did not pass the gate's check 'policy'"
-        ),
     },
     "record": {
         "DELETE FROM memory_recordlocation WHERE user_id = {user} AND key = 'oslo'": (
@@ -204,9 +199,6 @@ FAULTS: dict[str, dict[str, str]] = {
     "merge": {
         "UPDATE memory_memoryuser SET merged_into_id = {user} WHERE user_id = 'anon'": (
             "the user was merged into a different user than the merge record says"
-        ),
-        "UPDATE memory_merge SET cursor_seq = 1": (
-            "the merge is done, but reached only entry 1 of 3"
         ),
         "UPDATE memory_merge SET cursor_seq = 2, last_seq = 2": (
             "entry 3 was appended after the merge"
