@@ -173,4 +173,5 @@ def live_then(request: Request, alerts: QuerySet[Alert], time_zone: str) -> Quer
 
 def with_run(alerts: QuerySet[Alert]) -> QuerySet[Alert]:
     """Also load the users, last runs and duplicates that a response shows."""
-    return without_large(alerts, "user", "last_run").prefetch_related("duplicates")
+    rows = without_large(alerts, "user", "last_run", keep=Alert.LARGE)
+    return rows.prefetch_related("duplicates")

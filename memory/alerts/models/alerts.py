@@ -158,6 +158,8 @@ class Alert(models.Model):
 
     objects = AlertQuerySet.as_manager()
 
+    LARGE = ("evidence", "entries")
+
     class Privacy:
         # The cleared row is kept because the feed reports that the alert was erased, so that
         # everyone who has a copy can delete it.
