@@ -107,7 +107,7 @@ class UserForecast(UserScopedView):
         """Return the alerts that will open, change and resolve if nothing changes but the clock."""
         user = self.memory_user()
         rows = Forecast.objects.filter(user=user, checkpoint__isnull=False)
-        forecast = without_large(rows, "checkpoint", keep=["timeline"]).first()
+        forecast = without_large(rows, "checkpoint", keep=Forecast.LARGE).first()
         if forecast is None or forecast.checkpoint is None:
             return Response(ForecastSerializer(_NONE).data)
         answer = {
