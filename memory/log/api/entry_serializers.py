@@ -73,7 +73,7 @@ class _NewEntrySerializer(StrictSerializer):
 
 def _needed(name: str, kind: str) -> dict[str, str]:
     """Return the error messages of a field that entries of this kind need."""
-    return dict.fromkeys(("required", "null", "blank"), f"An entry of kind {kind} needs `{name}`.")
+    return dict.fromkeys(("required", "blank"), f"An entry of kind {kind} needs `{name}`.")
 
 
 class NewTextEntrySerializer(_NewEntrySerializer):
@@ -179,7 +179,7 @@ NEW_ENTRY = PolymorphicProxySerializer(
 def read_draft(entry: Any) -> entry_log.Draft:
     """Turn an entry of a body into a draft for the log; raises ValidationError if it is invalid.
 
-    Fields of the other form that are empty or false count as not given.
+    What is null, and what is empty or false among the fields of the other form, is not given.
     """
     if not isinstance(entry, dict):
         raise serializers.ValidationError(not_an_object(entry))
@@ -195,7 +195,9 @@ def read_draft(entry: Any) -> entry_log.Draft:
         if name in others and entry[name]
     }:
         raise serializers.ValidationError(errors)
-    values = form.run_validation({key: entry[key] for key in entry if key not in others})
+    values = form.run_validation(
+        {key: value for key, value in entry.items() if key not in others and value is not None}
+    )
     record = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
     return entry_log.Draft(data=record or None, **values)
 
