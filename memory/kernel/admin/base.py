@@ -15,7 +15,7 @@ from django.contrib.admin.utils import (
 from django.contrib.admin.utils import get_fields_from_path as fields_of_path
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import AdminSplitDateTime
-from django.core.exceptions import FieldDoesNotExist, PermissionDenied
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
 from django.db import models
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -88,7 +88,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     # The labels of fields, where they differ from the fields' names.
     labels: Mapping[str, str] = {}
-    # The large columns that the list shows; others are read where a row's page shows them.
+    # The large columns that the list shows.
     large: Collection[str] = ()
 
     empty_value_display = NOTHING
@@ -111,6 +111,17 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         columns = large_columns(self.model, *related)
         rows = access.seen_by(request.user, super().get_queryset(request))
         return rows.defer(*(name for name in columns if name not in self.large))
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Row | None:
+        """Return a row with its large columns, which its page shows."""
+        column: Any = self.opts.get_field(from_field) if from_field else self.opts.pk
+        rows = self.get_queryset(request).defer(None)
+        try:
+            return rows.get(**{column.name: column.to_python(object_id)})
+        except (self.model.DoesNotExist, ValidationError, ValueError):
+            return None
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
         """Limit choices to visible rows; add filters by workspace and, for work, by status."""
