@@ -69,6 +69,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         "created_at",
     ]
     list_filter = ["origin", "created_at"]
+    large = ["verdict"]
     ordering = ["-created_at", "-id"]
     actions = ["restore"]
     asking = ["restore"]
@@ -99,15 +100,6 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
                 edit_count=Func("edits", function="json_array_length", output_field=IntegerField()),
             )
         )
-
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Checkpoint | None:
-        """Return the version with the columns that lists defer, fetched in a single query."""
-        checkpoint = super().get_object(request, object_id, from_field)
-        if checkpoint is not None:
-            checkpoint.refresh_from_db(fields=("tree", "outline", "edits"))
-        return checkpoint
 
     def actions_for(self, row: Checkpoint) -> Collection[str]:
         return [] if row.pk == row.user.head_id else super().actions_for(row)
