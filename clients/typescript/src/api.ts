@@ -3026,36 +3026,35 @@ export interface components {
         NewEntriesRequest: {
             entries: components["schemas"]["NewEntryRequest"][];
         };
-        /**
-         * @description * `message` - message
-         *     * `fact` - fact
-         *     * `record` - typed record
-         *     * `correction` - correction
-         * @enum {string}
-         */
-        NewEntryKindEnum: "message" | "fact" | "record" | "correction";
-        /**
-         * @description An entry to be appended.
-         *
-         *     A `message`, `fact` or `correction` has `content`. A `record` has `type` and `data`, and may
-         *     have `domain`, `collection`, `key` and `retired`.
-         */
-        NewEntryRequest: {
+        NewEntryRequest: components["schemas"]["NewTextEntryRequest"] | components["schemas"]["NewRecordEntryRequest"];
+        /** @description One of the user's constraints, and how far back the backtest looks. */
+        NewOwnBacktestRequest: {
+            /** @description The constraint's name in the newest version, such as drug_allergy, or its path. */
+            constraint: string;
+            /** @description Source to run instead of the constraint's own, or as a new constraint. It is not saved. */
+            source?: string;
+            /** @description Default: 365. */
+            days?: number;
             /**
-             * @description The kind of the entry; redactions are written only by the server.
+             * @description `recorded`: based on what was known at each point in time. `occurred`: based on what was true at each point in time according to the typed entries' own times (`occurred_at`), including history that was loaded later; users with records that do not come from typed entries cannot be evaluated this way.
              *
-             *     * `message` - message
-             *     * `fact` - fact
-             *     * `record` - typed record
-             *     * `correction` - correction
+             *     * `recorded` - what was known then
+             *     * `occurred` - what was true then, according to the entries' own times Default: "recorded".
              */
-            kind: components["schemas"]["NewEntryKindEnum"];
+            by?: components["schemas"]["ByEnum"];
+        };
+        /** @description A typed entry to be appended, which sets fields of a record or retires it. */
+        NewRecordEntryRequest: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "record";
             /**
              * Format: date-time
              * @description When the content was said or was true; a time without a UTC offset is interpreted in the user's time zone, and a day means its start. Default: now.
              */
             occurred_at?: string;
-            content?: string;
             role?: string;
             speaker?: string;
             agent_id?: string;
@@ -3074,7 +3073,7 @@ export interface components {
              * Format: class-name
              * @description The name of the class, such as Trip.
              */
-            type?: string;
+            type: string;
             /**
              * Format: lower-name
              * @description The record's collection. Default: the plural of the type.
@@ -3092,21 +3091,28 @@ export interface components {
             /** @description Set to true to retire the record. */
             retired?: boolean;
         };
-        /** @description One of the user's constraints, and how far back the backtest looks. */
-        NewOwnBacktestRequest: {
-            /** @description The constraint's name in the newest version, such as drug_allergy, or its path. */
-            constraint: string;
-            /** @description Source to run instead of the constraint's own, or as a new constraint. It is not saved. */
-            source?: string;
-            /** @description Default: 365. */
-            days?: number;
+        /** @description A message, a fact or a correction to be appended. */
+        NewTextEntryRequest: {
             /**
-             * @description `recorded`: based on what was known at each point in time. `occurred`: based on what was true at each point in time according to the typed entries' own times (`occurred_at`), including history that was loaded later; users with records that do not come from typed entries cannot be evaluated this way.
-             *
-             *     * `recorded` - what was known then
-             *     * `occurred` - what was true then, according to the entries' own times Default: "recorded".
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
              */
-            by?: components["schemas"]["ByEnum"];
+            kind: "message" | "fact" | "correction";
+            /**
+             * Format: date-time
+             * @description When the content was said or was true; a time without a UTC offset is interpreted in the user's time zone, and a day means its start. Default: now.
+             */
+            occurred_at?: string;
+            role?: string;
+            speaker?: string;
+            agent_id?: string;
+            session_id?: string;
+            /** @description For the caller's own use. "urgent": true makes the language model process the entry immediately. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            idempotency_key?: string;
+            content: string;
         };
         /** @description A user to be created. */
         NewUserRequest: {
@@ -3147,7 +3153,7 @@ export interface components {
         NoteRequest: {
             note?: string;
         };
-        OneOrManyEntriesRequest: components["schemas"]["NewEntryRequest"] | components["schemas"]["NewEntriesRequest"];
+        OneOrManyEntriesRequest: components["schemas"]["NewTextEntryRequest"] | components["schemas"]["NewRecordEntryRequest"] | components["schemas"]["NewEntriesRequest"];
         /**
          * @description * `records` - typed records
          *     * `llm` - language model
@@ -3414,6 +3420,11 @@ export interface components {
             after: components["schemas"]["TypedRecord"] | null;
             entries: number[];
         };
+        /**
+         * @description * `record` - typed record
+         * @enum {string}
+         */
+        RecordEntryKindEnum: "record";
         /** @description The name of a record. */
         RecordName: {
             domain: string;
@@ -3848,6 +3859,13 @@ export interface components {
              */
             backtest: string | null;
         };
+        /**
+         * @description * `message` - message
+         *     * `fact` - fact
+         *     * `correction` - correction
+         * @enum {string}
+         */
+        TextEntryKindEnum: "message" | "fact" | "correction";
         /** @description A query that the model wrote. */
         Tried: {
             /**
@@ -4504,9 +4522,10 @@ export type NewBacktestRequest = components['schemas']['NewBacktestRequest'];
 export type NewConstraintRequest = components['schemas']['NewConstraintRequest'];
 export type NewEndpointRequest = components['schemas']['NewEndpointRequest'];
 export type NewEntriesRequest = components['schemas']['NewEntriesRequest'];
-export type NewEntryKindEnum = components['schemas']['NewEntryKindEnum'];
 export type NewEntryRequest = components['schemas']['NewEntryRequest'];
 export type NewOwnBacktestRequest = components['schemas']['NewOwnBacktestRequest'];
+export type NewRecordEntryRequest = components['schemas']['NewRecordEntryRequest'];
+export type NewTextEntryRequest = components['schemas']['NewTextEntryRequest'];
 export type NewUserRequest = components['schemas']['NewUserRequest'];
 export type NewVersionRequest = components['schemas']['NewVersionRequest'];
 export type NewWorkspaceConstraintRequest = components['schemas']['NewWorkspaceConstraintRequest'];
@@ -4537,6 +4556,7 @@ export type QuestionDates = components['schemas']['QuestionDates'];
 export type QuestionRequest = components['schemas']['QuestionRequest'];
 export type ReasonRequest = components['schemas']['ReasonRequest'];
 export type RecordChange = components['schemas']['RecordChange'];
+export type RecordEntryKindEnum = components['schemas']['RecordEntryKindEnum'];
 export type RecordName = components['schemas']['RecordName'];
 export type RecordPage = components['schemas']['RecordPage'];
 export type Redacted = components['schemas']['Redacted'];
@@ -4570,6 +4590,7 @@ export type State = components['schemas']['State'];
 export type StateThenEnum = components['schemas']['StateThenEnum'];
 export type StructureStateEnum = components['schemas']['StructureStateEnum'];
 export type Tested = components['schemas']['Tested'];
+export type TextEntryKindEnum = components['schemas']['TextEntryKindEnum'];
 export type Tried = components['schemas']['Tried'];
 export type TriedAlert = components['schemas']['TriedAlert'];
 export type TriedConstraint = components['schemas']['TriedConstraint'];
