@@ -694,6 +694,7 @@ class Migration(migrations.Migration):
                     "assigned_to",
                     models.CharField(
                         blank=True,
+                        db_default="",
                         default="",
                         help_text="The staff member who takes care of it.",
                         max_length=150,

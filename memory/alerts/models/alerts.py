@@ -132,7 +132,11 @@ class Alert(models.Model):
     )
     escalated_at = models.DateTimeField(null=True)
     assigned_to = models.CharField(
-        max_length=150, default="", blank=True, help_text="The staff member who takes care of it."
+        max_length=150,
+        default="",
+        db_default="",
+        blank=True,
+        help_text="The staff member who takes care of it.",
     )
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
     # The alert that another constraint opened earlier for the same finding. While that alert covers

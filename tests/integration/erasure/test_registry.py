@@ -25,6 +25,7 @@ from memory.kernel.users import create_user
 from memory.log.models.entries import LogEntry
 from memory.privacy import erasure_registry, user_erasure
 from memory.privacy.models import UserErasure
+from memory.versions.models.checkpoints import Checkpoint
 from tests.integration.erasure.conftest import MARKER, finish, found
 
 pytestmark = pytest.mark.django_db
@@ -54,6 +55,8 @@ def plant(user: MemoryUser) -> dict[type[models.Model], models.Model]:
         }
         if model is AlertEvent:  # of an alert, which is the other kind of event
             values |= {"user": None, "entries": []}
+        if model is Checkpoint:  # of which only accepted ones exist
+            values["verdict"] = {"accepted": True, "x": MARKER}
         rows[model] = model._base_manager.create(**values)
     return rows
 
