@@ -46,7 +46,7 @@ class PausedConstraintFilter(django_filters.FilterSet):
 
     user_id = django_filters.CharFilter(field_name="user__user_id")
     # A boolean filter would silently ignore an invalid value.
-    resumed = extend_schema_field(
+    resumed = extend_schema_field(  # type: ignore[type-var] # it decorates filters, too
         {
             "type": "string",
             "enum": ["false", "true"],

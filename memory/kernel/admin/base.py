@@ -15,7 +15,12 @@ from django.contrib.admin.utils import (
 from django.contrib.admin.utils import get_fields_from_path as fields_of_path
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import AdminSplitDateTime
-from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
+from django.core.exceptions import (
+    FieldDoesNotExist,
+    ObjectDoesNotExist,
+    PermissionDenied,
+    ValidationError,
+)
 from django.db import models
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -120,7 +125,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         rows = self.get_queryset(request).defer(None)
         try:
             return rows.get(**{column.name: column.to_python(object_id)})
-        except (self.model.DoesNotExist, ValidationError, ValueError):
+        except (ObjectDoesNotExist, ValidationError, ValueError):
             return None
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:

@@ -49,7 +49,7 @@ class Pagination(CursorPagination):
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         """Return the query parameters, with their limits."""
         parameters: list[dict[str, Any]] = super().get_schema_operation_parameters(view)
-        limits = {
+        limits: dict[str, dict[str, Any]] = {
             self.cursor_query_param: {"format": "cursor"},
             self.page_size_query_param: {"minimum": 1, "maximum": self.max_page_size},
         }

@@ -61,7 +61,7 @@ _ENTRY = EntrySerializer()
 class EntryFilter(django_filters.FilterSet):
     """Filters for log entries."""
 
-    after = extend_schema_field(
+    after = extend_schema_field(  # type: ignore[type-var] # it decorates filters, too
         {
             "type": "integer",
             "minimum": 0,

@@ -71,7 +71,7 @@ class _NewEntrySerializer(StrictSerializer):
         return {"kind": fields.pop("kind"), **fields}
 
 
-def _needed(name: str, kind: str) -> dict[str, str]:
+def _needed(name: str, kind: str) -> dict[str, Any]:
     """Return the error messages of a field that entries of this kind need."""
     return dict.fromkeys(("required", "blank"), f"An entry of kind {kind} needs `{name}`.")
 
@@ -167,7 +167,7 @@ _FORMS: Mapping[str, StrictSerializer] = {
     **dict.fromkeys((kind for kind, _ in TEXT_KINDS), NewTextEntrySerializer()),
     EntryKind.RECORD.value: NewRecordEntrySerializer(),
 }
-_FIELDS = dict.fromkeys(name for form in _FORMS.values() for name in form.fields)
+_FIELDS: dict[str, None] = dict.fromkeys(name for form in _FORMS.values() for name in form.fields)
 NEW_ENTRY = PolymorphicProxySerializer(
     component_name="NewEntry",
     serializers={kind: type(form) for kind, form in _FORMS.items()},
@@ -183,11 +183,11 @@ def read_draft(entry: Any) -> entry_log.Draft:
     """
     if not isinstance(entry, dict):
         raise serializers.ValidationError(not_an_object(entry))
-    kind = entry.get("kind")
-    if not isinstance(kind, str) or kind not in _FORMS:
+    kind = str(entry.get("kind"))
+    if kind not in _FORMS:
         if unknown := sorted(entry.keys() - _FIELDS.keys()):
             raise serializers.ValidationError(unknown_fields(unknown, list(_FIELDS)))
-        validated(_KindSerializer, {"kind": kind} if "kind" in entry else {})  # raises
+        validated(_KindSerializer, {"kind": entry["kind"]} if "kind" in entry else {})  # raises
     form, others = _FORMS[kind], _FIELDS.keys() - _FORMS[kind].fields.keys()
     if errors := {
         name: [f"An entry of kind {kind} cannot have `{name}`: remove it."]

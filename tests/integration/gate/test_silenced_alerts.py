@@ -288,7 +288,7 @@ def test_code_that_comes_with_the_edits_cannot_forge_the_findings_of_other_const
     monkeypatch.setattr(silenced_alerts, "_find", forged)
     # When a model sends it with an edit that silences an alert
     said = say("Dr. Who has given his clearance for jazz")
-    run = propose(clearance(said), constraint(*SLEEPLESS.values(), "sleepless"))
+    run = propose(clearance(said), constraint(SLEEPLESS["source"], SLEEPLESS["tests"], "sleepless"))
     # Then the alert is held
     assert "critical_alert_held" in {finding["code"] for finding in findings(run)}
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -18,6 +18,9 @@ from userascode._sync.user import User
 from userascode.base import Model
 from userascode.entries import fact, message, record
 from userascode.errors import UserAsCodeError
+
+if TYPE_CHECKING:
+    from userascode.params import NewRecordEntry, NewTextEntry
 
 
 class _Group(click.Group):
@@ -116,6 +119,7 @@ def add(
     """Append a message, a fact or a record to a user's log; `-` reads the text from stdin."""
     if (text is None) == (typed is None):
         raise click.UsageError("Give either TEXT or --record DOMAIN.CLASS.")
+    entry: NewRecordEntry | NewTextEntry
     if typed is not None:
         domain, _, name = typed.rpartition(".")
         entry = record(domain or "general", name)
