@@ -1,5 +1,6 @@
 """Serializers for log entries and their redactions."""
 
+import itertools
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -167,7 +168,9 @@ _FORMS: Mapping[str, StrictSerializer] = {
     **dict.fromkeys((kind for kind, _ in TEXT_KINDS), NewTextEntrySerializer()),
     EntryKind.RECORD.value: NewRecordEntrySerializer(),
 }
-_FIELDS: dict[str, None] = dict.fromkeys(name for form in _FORMS.values() for name in form.fields)
+_FIELDS: dict[str, None] = dict.fromkeys(
+    itertools.chain.from_iterable(form.fields.keys() for form in _FORMS.values())
+)
 NEW_ENTRY = PolymorphicProxySerializer(
     component_name="NewEntry",
     serializers={kind: type(form) for kind, form in _FORMS.items()},
