@@ -3,7 +3,8 @@
 The score is the sum of two signals: words and meaning, i.e. how close a passage's vector is to the
 question's vector. Each signal is measured relative to how much it varies between passages, because
 what all passages have in common carries no information. The person's own words count for more than
-others' answers, and a text's second-best passage counts for less than another text's best.
+others' answers, so do those of a speaker whom the question names, and a text's second-best passage
+counts for less than another text's best.
 
 The word signal is BM25 over each passage's surroundings: a word counts fully in its own passage,
 half in the passages next to it, a quarter in the next ones, and so on within the same session. The
@@ -39,12 +40,13 @@ FLOOR = 0.05
 # passages, halving with every REACH characters of distance. Full-length passages of long texts
 # hardly affect each other.
 REACH = 150
-# WORDS is the weight of words relative to meaning, OWN the bonus for the person's own words, and
-# AGAIN the penalty for each better passage in the same text, up to five. All three are in standard
-# deviations of closeness, and were tuned once on two sets of recorded conversations
-# (benchmarks/retrieval.py).
+# WORDS is the weight of words relative to meaning, OWN the bonus for the person's own words, NAMED
+# that for the words of a speaker whom the question names, and AGAIN the penalty for each better
+# passage in the same text, up to five. All are in standard deviations of closeness, and were tuned
+# once on two sets of recorded conversations (benchmarks/retrieval.py).
 WORDS = 0.9
 OWN = 3.0
+NAMED = 1.0
 AGAIN = 1.0
 # The standard deviation of just a few passages means little, so it is computed as if there were
 # another USUAL_NUMBER passages with the usual deviation.
@@ -148,7 +150,7 @@ def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
 
 
 def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
-    """Return the rankings with meaning and a bonus for the person's own words added.
+    """Return the rankings with meaning and the bonuses for the person and named speakers added.
 
     The new scores are on a different scale: 0.5 means `HALF` standard deviations above the rest.
     """
@@ -164,12 +166,12 @@ def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
 def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> Ranking:
     assert corpus.closeness is not None
     is_found = (words > 0) | (np.nan_to_num(corpus.closeness) >= FLOOR)
-    total = meaning + words + OWN * corpus.is_users
+    total = meaning + words + OWN * corpus.is_users + NAMED * ranking.spoken
     total -= AGAIN * np.minimum(_earlier(corpus.seqs, total), 5)
     total = np.where(is_found, np.maximum(total, 0.01), 0.0)
     scores = total / (total + HALF)
     # Multiplied by this factor, a signal becomes its part of the score; the rest of the score is
-    # due to OWN and AGAIN.
+    # due to OWN, NAMED and AGAIN.
     unit = 1 / (total + HALF)
     shares = {
         term: Share(one.heard, one.score / np.maximum(ranking.scores, 1e-6) * words * unit)

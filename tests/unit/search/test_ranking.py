@@ -140,6 +140,14 @@ def test_message_of_the_person_scores_above_answers() -> None:
     assert scores[1] > scores[0] > scores[2] == 0
 
 
+def test_named_speaker_comes_first_without_a_common_word() -> None:
+    entries = close(0.5, 0.5, 0, name={1: 1, 2: 1})
+
+    (ranking,) = fuse([(entries, rank(entries, [A], [NAME]))])
+
+    assert ranking.scores[1] > ranking.scores[0] > ranking.scores[2] == 0
+
+
 def test_by_words_alone_what_others_said_counts_for_less() -> None:
     entries = corpus(1, 2, a={0: 1, 1: 1})
     words = rank(entries, [A], [])
