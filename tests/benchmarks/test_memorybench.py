@@ -1,7 +1,6 @@
 """The provider for MemoryBench: its types, and a conversation through a real server."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,13 +8,13 @@ import pytest
 
 from benchmarks.harness import new_client
 from deploy.embedded.system import running_system
+from tests.typescript_client import NODE, PACKAGE, require_packages
 
 pytestmark = pytest.mark.extended
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "memorybench"
-NODE = shutil.which("node")
-COMPILER = ROOT / "clients" / "typescript" / "node_modules" / "typescript" / "bin" / "tsc"
+COMPILER = PACKAGE / "node_modules" / "typescript" / "bin" / "tsc"
 # What MemoryBench does with a provider for one question.
 DRIVER = """
 import { UserAsCodeProvider } from "./providers/userascode/index.js"
@@ -48,9 +47,8 @@ console.log(JSON.stringify({ first, again, progress, results, prompt, failure })
 
 
 def test_conversation_is_ingested_once_found_and_cleared(tmp_path: Path) -> None:
-    if NODE is None or not COMPILER.exists():
-        pytest.skip("NOT RUN: needs Node and TypeScript's compiler, as the TypeScript client does")
-    command = [NODE, COMPILER, "--project", FOLDER, "--outDir", tmp_path]
+    require_packages()
+    command: list[str | Path] = [NODE, COMPILER, "--project", FOLDER, "--outDir", tmp_path]
     command += ["--rootDir", FOLDER / "src"]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False)
     assert compiled.returncode == 0, compiled.stdout
@@ -59,7 +57,7 @@ def test_conversation_is_ingested_once_found_and_cleared(tmp_path: Path) -> None
 
     with running_system(sandbox_workers=0) as system:
         client = new_client(system, "memorybench", "read", "write", "manage")
-        arguments = [NODE, tmp_path / "driver.js", client.base_url, client.key]
+        arguments: list[str | Path] = [NODE, tmp_path / "driver.js", client.base_url, client.key]
         ran = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=300)
         assert ran.returncode == 0, ran.stderr
         users = client.get("users/")[1]["results"]
