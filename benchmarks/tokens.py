@@ -57,8 +57,9 @@ FIELDS = {
 MONTHS = calendar.month_name[1:]
 PERSON = re.compile(r"([A-Z][a-z]+) ((\w+) .+)", re.DOTALL)
 DAY = re.compile(rf"\bon ({'|'.join(MONTHS)}) (\d{{1,2}}), (\d{{4}})\b")
-# The question whether an edit adds a record that exists; the rules always add another one.
-IS_THIS = re.compile(r'if not, \{"(\d+)": \{"same_as": null\}\}')
+# The question whether an edit adds a record that exists; the rules always add another one. Some
+# protocols quote a refusal as JSON.
+IS_THIS = re.compile(r'if not, \{\\?"(\d+)\\?": \{\\?"same_as\\?": null\}\}')
 ENTRY = re.compile(r"^\[(\d+)\] \([^)]*\) (.*(?:\n    .*)*)", re.MULTILINE)
 
 

@@ -16,13 +16,13 @@ from memory.project import Record, RecordId
 from memory.project.values import EnumMember, PartialDate
 from memory.recall.search.words import terms
 from workers.authoring.related_records import text_of
-from workers.authoring.taken_over import DAY_FIELD
+from workers.authoring.taken_over import DAY_FIELD, TEXT_FIELDS
 
 # The share of the words, weighted by rarity, that two records must have in common. If their dates
 # differ, they must have nearly all in common.
 ALIKE, NEARLY_EQUAL = 0.7, 0.95
-# Where both records have texts of at most this length, only these are compared: names and labels.
-MAX_NAME = 60
+# A field with at most so many words is a name or label: those of the same thing share a word.
+MAX_LABEL = 3
 _TIME = re.compile(r"T[0-9:.+-]+$")
 
 Bounds: TypeAlias = tuple[datetime.date, datetime.date]
@@ -64,13 +64,11 @@ def _values(record: Record) -> dict[str, str]:
 
 def _words(fields: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the words in each field with a text, a number or a list of them."""
-    texts = {
-        name: " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return {
+        name: {*terms(" ".join(map(str, value)) if isinstance(value, list) else str(value))}
         for name, value in fields.items()
         if value is not None and not isinstance(value, bool) and not _day(value)
     }
-    is_short = {name: text for name, text in texts.items() if len(text) <= MAX_NAME}
-    return {name: {*terms(text)} for name, text in (is_short or texts).items()}
 
 
 def _all(texts: Mapping[str, set[str]]) -> set[str]:
@@ -81,13 +79,22 @@ def _likeness(
     new: Mapping[str, set[str]], old: Mapping[str, set[str]], uses: Mapping[str, int]
 ) -> float:
     """Return the share of words in common, of the record with fewer of them."""
-    names = new.keys() & old.keys()
+    names = {name for name in new.keys() & old.keys() if new[name] and old[name]}
+    # A whole statement, taken over from an entry, counts only where there is nothing else.
+    names = names - {*TEXT_FIELDS} or names
+    if any(_are_other_labels(new[name], old[name]) for name in names):
+        return 0.0
     ours = _all({name: new[name] for name in names})
     theirs = _all({name: old[name] for name in names})
     shared = ours & theirs
     if not shared or (len(shared) == 1 and ours != theirs):
         return 0.0
     return _weight(shared, uses) / min(_weight(ours, uses), _weight(theirs, uses))
+
+
+def _are_other_labels(new: set[str], old: set[str]) -> bool:
+    """Return whether both are names or labels, of different things."""
+    return max(len(new), len(old)) <= MAX_LABEL and new.isdisjoint(old)
 
 
 def _weight(words: Iterable[str], uses: Mapping[str, int]) -> float:

@@ -43,6 +43,8 @@ def test_words_and_dates_that_agree_are_the_same(new: dict[str, Any]) -> None:
         {"what": "pottery", "on": "2023-07-03"},
         {"what": "a school speech", "person": "Caroline", "state": "planned"},
         {"on": "2023-07-03"},
+        {"what": "Pride parade", "person": "Melanie", "on": "2023-07-03"},
+        {"what": f"a long walk in {'the hills and ' * 9}woods", "person": "Caroline"},
     ],
 )
 def test_other_things_are_not_asked_about(new: dict[str, Any]) -> None:
