@@ -169,6 +169,7 @@ class Alert(models.Model):
         # everyone who has a copy can delete it.
         erase = privacy.Erase.REDACT
         content = ("constraint", "message", "evidence", "fingerprint")
+        plain = ("assigned_to",)
         export = privacy.Export("alerts", "the alerts and their state", order=("opened_at", "pk"))
         section = privacy.Section.ALERTS
 

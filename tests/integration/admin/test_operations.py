@@ -78,7 +78,7 @@ def test_stuck_work_is_described(admin_client: Client, lane: Lane, run: Run) -> 
 
 
 def test_retry_of_one_piece_is_audited(admin_client: Client, lane: Lane, run: Run) -> None:
-    assert act(admin_client, "try_again", f"records:{lane.pk}") == ["typed records: 1 retried now."]
+    assert act(admin_client, "try_again", f"records:{lane.pk}") == ["Typed records: 1 retried now."]
 
     lane.refresh_from_db()
     run.refresh_from_db()
@@ -98,7 +98,7 @@ def test_all_of_a_kind_are_tried_again(
     Run.objects.filter(pk=other.pk).update(attempts=settings.UAC_MAX_ATTEMPTS)
     dispatching.abandon_hopeless_runs()
 
-    assert act(admin_client, "try_again", "runs:all") == ["runs: 2 retried now."]
+    assert act(admin_client, "try_again", "runs:all") == ["Runs: 2 retried now."]
 
     assert Run.objects.filter(status=RunStatus.QUEUED).count() == 2
     assert StaffAction.objects.count() == 2
@@ -106,8 +106,8 @@ def test_all_of_a_kind_are_tried_again(
 
 def test_abandoned_work_is_dismissed(admin_client: Client, lane: Lane, run: Run) -> None:
     assert act(admin_client, "dismiss", f"runs:{run.pk}", f"records:{lane.pk}") == [
-        "typed records: 1 not changed.",
-        "runs: 1 dismissed.",
+        "Typed records: 1 not changed.",
+        "Runs: 1 dismissed.",
     ]
 
     assert (

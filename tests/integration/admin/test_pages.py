@@ -130,7 +130,7 @@ def test_a_version_leads_to_its_entries_runs_and_files(admin_client: Client, row
     words = shown(response)
     assert f"{CONSTRAINT} new" in words
     assert "add Drug Aspirin in health (from #1)" in words
-    assert "failed execution" in words
+    assert "passed execution" in words
 
 
 WARNING = "development Computed by the process runner"
@@ -154,7 +154,7 @@ def test_a_version_tells_where_the_gate_ran(
     admin_client: Client, rows: Rows, runner: str, warns: bool
 ) -> None:
     checkpoint = make_checkpoint(
-        rows[models.MemoryUser], 3, verdict={"checks": [], "runner": runner}
+        rows[models.MemoryUser], 3, verdict={"accepted": True, "checks": [], "runner": runner}
     )
 
     words = shown(admin_client.get(page_url(checkpoint)))

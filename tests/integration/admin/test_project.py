@@ -206,7 +206,7 @@ def test_a_version_tells_what_the_language_model_took(admin_client: Client, rows
 def test_each_check_of_the_gate_says_what_it_asks(admin_client: Client, rows: Rows) -> None:
     words = shown(admin_client.get(page_url(rows[Checkpoint])))
 
-    assert "failed execution Does the code run in the sandbox?" in words
+    assert "passed execution Does the code run in the sandbox?" in words
 
 
 # -- Side by side ------------------------------------------------------------------------------
