@@ -30,7 +30,8 @@ class Person:
 
     name: str
     groups: list[str] = field(default_factory=list)
-    proved_at: float = field(default_factory=time.time)
+    proved_at: Any = field(default_factory=time.time)
+    email: str = ""
 
 
 class IdentityProvider:
@@ -57,7 +58,12 @@ class IdentityProvider:
 
     def answer(self, path: str) -> dict[str, Any]:
         """Return the JSON of an endpoint."""
-        person = {"sub": f"sub-{self.person.name}", "preferred_username": self.person.name}
+        person: dict[str, Any] = {
+            "sub": f"sub-{self.person.name}",
+            "preferred_username": self.person.name,
+        }
+        if self.person.email:
+            person |= {"email": self.person.email, "email_verified": True}
         match path:
             case "/.well-known/openid-configuration":
                 return {
@@ -71,7 +77,9 @@ class IdentityProvider:
             case "/token":
                 now = int(time.time())
                 claims = person | {"iss": self.url, "aud": "uac", "iat": now, "exp": now + 60}
-                claims["auth_time"] = int(self.person.proved_at)
+                proved_at = self.person.proved_at
+                is_moment = isinstance(proved_at, float)
+                claims["auth_time"] = int(proved_at) if is_moment else proved_at
                 token = jwt.encode(claims, self.key, algorithm="RS256", headers={"kid": "1"})
                 return {"access_token": "t", "token_type": "Bearer", "id_token": token}
             case "/userinfo":
@@ -109,9 +117,14 @@ class IdentityProvider:
             zlib.decompress(base64.b64decode(query["SAMLRequest"][0]), -15)
         )
         self.authorisations.append(dict(request.attrib))
+        if request.attrib.get("ForceAuthn") == "true":
+            self.person.proved_at = time.time()
         target = request.attrib["AssertionConsumerServiceURL"]
         issuer = request.findtext("{urn:oasis:names:tc:SAML:2.0:assertion}Issuer")
         now = datetime.now(UTC)
+        proved_at = datetime.fromtimestamp(self.person.proved_at, UTC).strftime(
+            "%Y-%m-%dT%H:%M:%SZ"
+        )
         [before, at, after] = [
             (now + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
             for minutes in (-1, 0, 5)
@@ -128,7 +141,8 @@ class IdentityProvider:
                 InResponseTo="{request.attrib["ID"]}"/></saml:SubjectConfirmation></saml:Subject>
           <saml:Conditions NotBefore="{before}" NotOnOrAfter="{after}"><saml:AudienceRestriction>
             <saml:Audience>{issuer}</saml:Audience></saml:AudienceRestriction></saml:Conditions>
-          <saml:AuthnStatement AuthnInstant="{at}"><saml:AuthnContext><saml:AuthnContextClassRef>
+          <saml:AuthnStatement AuthnInstant="{proved_at}"><saml:AuthnContext>
+            <saml:AuthnContextClassRef>
             urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef>
             </saml:AuthnContext></saml:AuthnStatement>
           <saml:AttributeStatement><saml:Attribute Name="groups">{groups}</saml:Attribute>

@@ -13,8 +13,6 @@ from django.template.response import SimpleTemplateResponse
 from django.urls import URLPattern, URLResolver, path, reverse
 from django.views.decorators.http import require_GET
 
-from uac_site import interrupted
-
 if TYPE_CHECKING:
     from memory.kernel.models.privacy import Section
 
@@ -49,6 +47,7 @@ class StaffSite(admin.AdminSite):
     def get_urls(self) -> list[URLPattern | URLResolver]:
         """Add the search of the header, and what an ended session has interrupted."""
         from memory.admin.search import search
+        from uac_site import interrupted
 
         view = self.admin_view(require_GET(search))
         not_done = self.admin_view(require_GET(interrupted.show_not_done))
@@ -70,9 +69,12 @@ class StaffSite(admin.AdminSite):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         """Let staff change their own password; the audit log records the change atomically."""
-        from memory.kernel.staff import audit
+        from memory.kernel.staff import audit, recent_sign_in
         from memory.kernel.staff.models import AuditKind
 
+        # Otherwise, an open session could guess the old password on this page.
+        if not recent_sign_in.is_recent(request):
+            raise recent_sign_in.ProofRequired(keeps_form=False)
         with transaction.atomic():
             response: HttpResponseBase = super().password_change(request, extra_context)
             if isinstance(response, HttpResponseRedirect):  # otherwise, the form is shown again
@@ -86,20 +88,25 @@ class StaffSite(admin.AdminSite):
 
         @wraps(inner)
         def seen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            if request.method == "POST" and not request.user.is_authenticated:
-                return interrupted.ask_to_log_in(request)
             # Imported late: Django looks up the site while loading its apps, before there are
             # models.
             from memory.kernel.admin.masking import hiding
             from memory.kernel.staff.access import sees_content
+            from memory.kernel.staff.recent_sign_in import ProofRequired
+            from uac_site import interrupted
             from uac_site.sign_in import factors
 
+            if request.method == "POST" and not request.user.is_authenticated:
+                return interrupted.ask_to_log_in(request)
             if request.user.is_authenticated and not self.has_permission(request):
                 raise PermissionDenied  # the sign-in page would only lead back here
             if factors.is_lacking(request):
                 return HttpResponseRedirect(reverse("mfa_index"))
             with hiding(not sees_content(request.user)):
-                response: HttpResponseBase = inner(request, *args, **kwargs)
+                try:
+                    response: HttpResponseBase = inner(request, *args, **kwargs)
+                except ProofRequired as error:
+                    return interrupted.ask_for_proof(request, keeps_form=error.keeps_form)
                 # Render the page here: otherwise, it would be rendered after the view has returned,
                 # when it is too late to hide anything.
                 if isinstance(response, SimpleTemplateResponse):

@@ -6,14 +6,21 @@ It is kept in the session, which a login continues, and is forgotten once it is 
 from typing import Any
 from urllib.parse import urlencode
 
+from allauth.account.adapter import get_adapter
+from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.models import Session
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views import csrf
 
-# The session's key for the path, the fields, and why it was not done.
-_KEPT = "not_done"
+from uac_site.sign_in import sessions
+
+# The session's key for the path, the fields, why it was not done, and whose it was.
+KEPT = "not_done"
 # Characters of names and values that are kept: enough for a constraint with its tests.
 _MAX_LENGTH = 100_000
 # Fields with these words in their names are never kept.
@@ -32,10 +39,30 @@ def keep(request: HttpRequest, why: str) -> bool:
     ]
     length = sum(len(name) + len(value) for name, value in fields)
     has_secret = any(word in name for name, _ in fields for word in _SECRET)
-    if not fields or has_secret or length > _MAX_LENGTH:
+    person = _person_of(request)
+    if not fields or has_secret or length > _MAX_LENGTH or not person:
         return False
-    request.session[_KEPT] = {"path": request.get_full_path(), "fields": fields, "why": why}
+    request.session[KEPT] = {
+        "path": request.get_full_path(),
+        "fields": fields,
+        "why": why,
+        "person": person,
+    }
     return True
+
+
+def _person_of(request: HttpRequest) -> str:
+    """Return the key of the account that the browser is or was signed in to, or "".
+
+    Whoever never was must not fill the database, and nobody else may see what was sent.
+    """
+    if request.user.is_authenticated:
+        return str(request.user.pk)
+    if ended := sessions.ended_of(request):
+        return ended
+    key = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
+    row = Session.objects.filter(session_key=key).first()
+    return str(row.get_decoded().get(SESSION_KEY, "")) if row else ""
 
 
 def ask_to_log_in(request: HttpRequest) -> HttpResponseRedirect:
@@ -48,10 +75,22 @@ def ask_to_log_in(request: HttpRequest) -> HttpResponseRedirect:
     return HttpResponseRedirect(f"{reverse('admin:login')}?{query}")
 
 
+def ask_for_proof(request: HttpRequest, *, keeps_form: bool) -> HttpResponseRedirect:
+    """Redirect to the page that asks who somebody is; then what was sent is offered again."""
+    methods = get_adapter().get_reauthentication_methods(request.user)
+    if not methods:
+        raise PermissionDenied("Add a passkey or an authenticator app under Sign-in first.")
+    path = request.get_full_path() if request.method == "GET" else reverse("admin:index")
+    if keeps_form and keep(request, "you had to prove who you are."):
+        path = reverse("admin:not_done")
+    query = urlencode({"next": path}, safe="/")
+    return HttpResponseRedirect(f"{methods[0]['url']}?{query}")
+
+
 def show_not_done(request: HttpRequest) -> HttpResponse:
     """Show what was not done, with a button that sends it again."""
-    kept: dict[str, Any] | None = request.session.pop(_KEPT, None)
-    if kept is None:
+    kept: dict[str, Any] | None = request.session.pop(KEPT, None)
+    if kept is None or kept["person"] != str(request.user.pk):
         return HttpResponseRedirect(reverse("admin:index"))
     given = dict(kept["fields"])
     context = {
@@ -69,7 +108,8 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
     Only a form of our own pages may be sent again: otherwise, a foreign page could offer its own.
     """
-    if not request.path_info.startswith(reverse("admin:index")):
+    is_sign_in = request.path_info.startswith(reverse("mfa_index").partition("factors")[0])
+    if is_sign_in or not request.path_info.startswith(reverse("admin:index")):
         return csrf.csrf_failure(request, reason=reason)
     if request.path_info == reverse("admin:login"):
         return HttpResponseRedirect(request.get_full_path())

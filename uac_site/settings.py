@@ -294,11 +294,16 @@ ACCOUNT_ADAPTER = "uac_site.sign_in.adapters.AccountAdapter"
 ACCOUNT_EMAIL_NOTIFICATIONS = False
 ACCOUNT_EMAIL_VERIFICATION = SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
 ACCOUNT_UNIQUE_EMAIL = False
 MFA_ADAPTER = "uac_site.sign_in.adapters.FactorAdapter"
 MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_FORMS = {
+    "authenticate": "uac_site.sign_in.forms.AuthenticateForm",
+    "reauthenticate": "uac_site.sign_in.forms.ReauthenticateForm",
+}
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_SUPPORTED_TYPES = ["webauthn", "totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "User as Code"

@@ -41,6 +41,11 @@ def reencrypt(token: bytes) -> bytes:
         raise _undecipherable() from None
 
 
+def is_token(text: str) -> bool:
+    """Return whether a text is encrypted, rather than one that was stored when there was no key."""
+    return text.startswith("gAAAA")  # the version byte of Fernet, and the zeros of a time
+
+
 def validate_server_settings() -> dict[str, str]:
     """Map the setting's name to what is wrong with its keys; return {} if they are all valid."""
     for number, key in enumerate(settings.UAC_ENCRYPTION_KEYS, 1):

@@ -35,9 +35,6 @@ from memory.llm.models import LlmCall, LlmSpending
 from memory.llm.track_records import TrackRecord
 from memory.versions.models.checkpoints import Checkpoint
 
-# Columns that lists do not load; only staff with a special permission may read them.
-CONTENT = ("prompt", "answer")
-
 # Maximum number of calls shown for a version, and of the work ids by which these calls are found.
 MAX_ATTEMPTS = 100
 MAX_WORKS = 20

@@ -1,5 +1,6 @@
 """The decisions that django-allauth leaves to a site."""
 
+import datetime
 import time
 from ipaddress import ip_address
 from typing import Any
@@ -11,8 +12,8 @@ from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount, SocialLogin
 from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.core.exceptions import ValidationError
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.crypto import salted_hmac
@@ -20,7 +21,8 @@ from django.utils.crypto import salted_hmac
 from memory.kernel import encryption
 from memory.kernel.admission import rates
 from memory.kernel.staff import access, recent_sign_in
-from uac_site.sign_in import configuration
+from uac_site import interrupted
+from uac_site.sign_in import configuration, views
 
 # Maximum number of failures per minute, per client address and per user name. An attacker who keeps
 # failing under somebody's name locks that person out, a second at a time, while the attack lasts.
@@ -60,6 +62,29 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # it has no t
                 rates.left_of(*limit, key, take=True)
         return user
 
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Do nothing: `authenticate` counts failures, for all processes."""
+
+    def pre_login(self, request: HttpRequest, user: User, **kwargs: Any) -> HttpResponse | None:
+        """Refuse a passkey, or a password, in place of the identity provider.
+
+        Otherwise, somebody who has left the organisation would still get in.
+        """
+        response: HttpResponse | None = super().pre_login(request, user, **kwargs)
+        is_by_provider = "sociallogin" in (kwargs.get("signal_kwargs") or {})
+        has_provider = SocialAccount.objects.filter(user_id=user.pk).exists()
+        is_refused = not is_by_provider and (has_provider or not settings.UAC_PASSWORD_SIGN_IN)
+        if response is None and is_refused:
+            raise PermissionDenied("Log in at your organisation.")
+        return response
+
+    def logout(self, request: HttpRequest) -> None:
+        """Log somebody out; what they have sent is kept, since they may be about to return."""
+        kept = request.session.get(interrupted.KEPT)
+        super().logout(request)
+        if kept is not None:
+            request.session[interrupted.KEPT] = kept
+
     def get_client_ip(self, request: HttpRequest) -> str:
         """Return the client's address for the list of sessions, `::` if it is none."""
         try:
@@ -76,7 +101,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # it has no t
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
         if not settings.UAC_PASSWORD_SIGN_IN:
             methods = [method for method in methods if method["id"] != "reauthenticate"]
-        if SocialAccount.objects.filter(user_id=user.pk).exists():
+        if views.account_of(user) is not None:
             url = reverse("sign_in_again")
             methods.append(
                 {"id": "provider", "description": "Sign in again at your organisation", "url": url}
@@ -93,12 +118,14 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # it h
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         """Refuse a person in none of the mapped groups; update the roles of one known here."""
+        if sociallogin.state.get("process") != "login":
+            raise PermissionDenied  # such as connecting it with an account that exists
         roles = configuration.roles_of(_groups(sociallogin))
+        if sociallogin.is_existing:
+            _give_roles(sociallogin.user, roles)
         if not roles:
             page = render(request, "socialaccount/no_role.html", status=403)
             raise ImmediateHttpResponse(page)
-        if sociallogin.is_existing:
-            _give_roles(sociallogin.user, roles)
 
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         """Create the account of a person who signs in for the first time."""
@@ -117,8 +144,9 @@ class FactorAdapter(DefaultMFAAdapter):  # type: ignore[misc] # it has no types
 
     def decrypt(self, encrypted_text: str) -> str:
         """Return the secret; those stored before the server had a key are plain."""
-        is_token = encrypted_text.startswith("gAAAA")  # the version byte of Fernet, and zeros
-        return encryption.decrypt(encrypted_text.encode()).decode() if is_token else encrypted_text
+        if not encryption.is_token(encrypted_text):
+            return encrypted_text
+        return encryption.decrypt(encrypted_text.encode()).decode()
 
 
 def record_provider_sign_in(
@@ -126,14 +154,24 @@ def record_provider_sign_in(
 ) -> None:
     """Keep when the identity provider last asked the person to prove who they are.
 
-    OpenID Connect says it in `auth_time`. SAML is believed where this server has asked for it.
+    OpenID Connect says it in `auth_time`, SAML in the assertion. What is not said does not count.
     """
-    if sociallogin is None:
-        return
-    token = sociallogin.account.extra_data.get("id_token") or {}
-    forced_at = (sociallogin.state.get("data") or {}).get("forced_at", 0)
-    proved_at = token.get("auth_time", 0) if isinstance(token, dict) else 0
-    request.session[recent_sign_in.PROVED] = min(time.time(), max(proved_at, forced_at))
+    if sociallogin is not None:
+        proved_at = _asked_at(sociallogin.account.extra_data)
+        request.session[recent_sign_in.PROVED] = min(time.time(), proved_at)
+
+
+def _asked_at(data: dict[str, Any]) -> float:
+    """Return when the provider last asked the person, as a Unix timestamp, or 0."""
+    token = data.get("id_token")
+    seconds = token.get("auth_time") if isinstance(token, dict) else None
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool):
+        return float(seconds)
+    try:
+        moment = datetime.datetime.fromisoformat(str(data.get("authn_instant")))
+    except ValueError:
+        return 0.0
+    return moment.timestamp() if moment.tzinfo else 0.0
 
 
 def _address(request: HttpRequest) -> str:
@@ -148,8 +186,10 @@ def _groups(sociallogin: SocialLogin) -> set[str]:
     data: dict[str, Any] = sociallogin.account.extra_data
     for answer in (data.get("userinfo") or {}, data.get("id_token") or {}, data):
         groups = answer.get(settings.UAC_SIGN_IN_GROUPS_CLAIM)
-        if groups is not None:
-            return {groups} if isinstance(groups, str) else set(map(str, groups))
+        if isinstance(groups, str):
+            return {groups}
+        if isinstance(groups, list):
+            return set(map(str, groups))
     return set()
 
 

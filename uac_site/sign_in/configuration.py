@@ -17,7 +17,7 @@ def roles_of(groups: Collection[str]) -> set[str]:
 
 def providers(read: Any) -> dict[str, Any]:
     """Return allauth's settings of the identity providers that the environment names."""
-    apps: dict[str, Any] = {}
+    apps: dict[str, Any] = {"saml": {"provider_class": "uac_site.sign_in.saml.DatedProvider"}}
     if read("UAC_OIDC_ISSUER"):
         app = {
             "provider_id": "oidc",
@@ -45,7 +45,7 @@ def providers(read: Any) -> dict[str, Any]:
                 "advanced": {"allow_single_label_domains": True, "want_attribute_statement": False},
             },
         }
-        apps["saml"] = {"APPS": [app]}
+        apps["saml"]["APPS"] = [app]
     return apps
 
 
@@ -61,7 +61,7 @@ def validate_server_settings() -> dict[str, str]:
             problems["UAC_SIGN_IN_ROLES"] = (
                 f"{pair!r} is not `group=role` with a role out of: {', '.join(sorted(names))}."
             )
-    has_provider = bool(settings.SOCIALACCOUNT_PROVIDERS)
+    has_provider = bool(settings.UAC_OIDC_ISSUER or settings.UAC_SAML_METADATA_URL)
     if has_provider and not settings.UAC_SIGN_IN_ROLES:
         problems["UAC_SIGN_IN_ROLES"] = (
             "Without it, nobody can sign in at the identity provider: set it to `group=role`,"

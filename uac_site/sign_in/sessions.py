@@ -13,6 +13,8 @@ from django.utils import timezone
 # The session's keys, both Unix timestamps in seconds: when it began, and when it was last extended.
 _BEGAN = "began_at"
 _EXTENDED = "extended_at"
+# The name, in the request's environment, of the account whose session was ended here.
+_ENDED = "uac.session_ended"
 # A session is written at most this often, not with every request.
 _SECONDS = 60
 
@@ -39,8 +41,15 @@ def begin(*, request: HttpRequest, **signal: Any) -> None:
 def _extend(request: HttpRequest) -> None:
     now, session = time.time(), request.session
     if now - session.get(_BEGAN, 0) > settings.UAC_SESSION_HOURS * 3600:
+        person = str(request.user.pk)
         logout(request)
+        request.META[_ENDED] = person
     elif now - session.get(_EXTENDED, 0) > _SECONDS:
         session[_EXTENDED] = now  # saving it renews its expiry
         rows = UserSession.objects.filter(session_key=session.session_key)
         rows.update(last_seen_at=timezone.now())
+
+
+def ended_of(request: HttpRequest) -> str:
+    """Return the key of the account whose session was too old and has just been ended, or ""."""
+    return str(request.META.get(_ENDED, ""))

@@ -24,5 +24,6 @@ urlpatterns = [
     path("account/sessions/", include("allauth.usersessions.urls")),
     path("account/cancelled/", providers.login_cancelled, name="socialaccount_login_cancelled"),
     path("account/error/", providers.login_error, name="socialaccount_login_error"),
+    path("account/saml/<slug:slug>/sls/", views.refuse_single_logout),
     path("account/", include(build_provider_urlpatterns())),
 ]

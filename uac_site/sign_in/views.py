@@ -1,20 +1,28 @@
 """Pages of sign-in that are not django-allauth's."""
 
-import time
-
 from allauth.account.utils import get_next_redirect_url
+from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_GET
+
+
+def account_of(user: User) -> SocialAccount | None:
+    """Return a person's account at an identity provider that the settings name."""
+    named = {app.provider_id: app for app in get_adapter().list_apps(None)}
+    rows = SocialAccount.objects.filter(user_id=user.pk, provider__in=named)
+    return rows.order_by("-last_login").first()
 
 
 @require_GET
 @login_required
 def sign_in_again(request: HttpRequest) -> HttpResponse:
     """Send a person to their identity provider, which shall ask them who they are."""
-    account = get_object_or_404(SocialAccount, user_id=request.user.pk)
+    account = account_of(request.user) if isinstance(request.user, User) else None
+    if account is None:
+        raise Http404
     provider = account.get_provider(request)
     next_url = get_next_redirect_url(request) or "/admin/"
     if provider.id != "saml":
@@ -27,11 +35,10 @@ def sign_in_again(request: HttpRequest) -> HttpResponse:
 
     auth = build_auth(request, provider)
     address = auth.login(return_to="", force_authn=True)
-    provider.stash_redirect_state(
-        request,
-        "login",
-        next_url,
-        {"forced_at": time.time()},
-        state_id=auth.get_last_request_id(),
-    )
+    provider.stash_redirect_state(request, "login", next_url, state_id=auth.get_last_request_id())
     return HttpResponseRedirect(address)
+
+
+def refuse_single_logout(request: HttpRequest, slug: str) -> HttpResponse:
+    """Answer 404: a provider's logout request is not signed, so anybody could send it."""
+    raise Http404

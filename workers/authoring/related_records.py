@@ -4,8 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import structlog
 from django.db.models import Q
 
+from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import STATEMENTS, EntryKind, EntryOutcome, LogEntry
 from memory.project import Add, Note, Outline, Record, RecordId, Update
@@ -16,6 +18,8 @@ from memory.recall.search.documents import CorpusName, key_of
 from memory.recall.search.finding import MAX_TERMS, find
 from memory.recall.search.words import terms
 from memory.versions.models.checkpoints import Checkpoint, RecordLocation
+
+logger = structlog.get_logger(__name__)
 
 # Limits on what is searched for: characters of an entry, and searches, each of MAX_TERMS terms;
 # and on the entries that are found.
@@ -36,20 +40,26 @@ def find_entries(
 ) -> list[LogEntry]:
     """Return the facts and typed entries that are about what these texts say, best first.
 
-    `new` are the entries that the texts belong to, which are left out.
+    `new` are the entries that the texts belong to, which are left out. While a log cannot be
+    searched, as much of it is still being indexed, what was found so far is returned: the model
+    is shown less, but its work goes on.
     """
     best: dict[int, tuple[float, LogEntry]] = {}
     others = ~Q(seq__in=[entry.seq for entry in new])
     for text in _questions(texts):
-        found = find(
-            user,
-            text,
-            corpora=[CorpusName.FACTS],
-            top_k=MAX_FOUND,
-            threshold=MIN_SCORE,
-            where=others,
-            outline=outline,
-        )
+        try:
+            found = find(
+                user,
+                text,
+                corpora=[CorpusName.FACTS],
+                top_k=MAX_FOUND,
+                threshold=MIN_SCORE,
+                where=others,
+                outline=outline,
+            )
+        except LimitExceeded as error:
+            logger.warning("related_not_searched", user=user.pk, limit=error.limit)
+            break
         for hit in found.hits:
             if hit.score > best.get(hit.entry.seq, (0.0, hit.entry))[0]:
                 best[hit.entry.seq] = (hit.score, hit.entry)

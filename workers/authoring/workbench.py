@@ -524,12 +524,13 @@ class Workbench:
         if data.get("op") != Add.op or key is None or domain is None:
             return edit
         given = ("domain", "fields", "from", "sources", "derived")
+        collections = domain.collections_of(str(data.get("class_name")))
         places = [
             name
-            for name in domain.collections_of(str(data.get("class_name")))
+            for name in collections
             if self._project.find(RecordId(domain.name, name, str(key)))
         ]
-        place = {"collection": places[0] if places else data.get("collection"), "key": key}
+        place = {"collection": next(iter([*places, *collections]), None), "key": key}
         update = {"op": Update.op, **{name: edit[name] for name in given if name in edit}, **place}
         if isinstance(fields := edit.get("fields"), dict):
             # What an `add` leaves empty is not to be cleared.

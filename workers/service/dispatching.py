@@ -29,6 +29,7 @@ from memory.kernel.daily_runs import is_daily, next_daily_run, run_daily
 from memory.kernel.database import clock, timeouts
 from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.staff import old_sessions
 from memory.kernel.work import idempotency, leases
 from memory.kernel.work.hints import HINT_SECONDS, send_hint
 from memory.kernel.work.kinds import KINDS, WorkKind
@@ -119,7 +120,7 @@ def _dispatch() -> dict[str, int]:
 
 def _forget() -> int:
     purged: list[int] = [resolve_name(kind.purges)(BATCH) for kind in KINDS.values() if kind.purges]
-    return idempotency.purge(BATCH) + sum(purged)
+    return idempotency.purge(BATCH) + old_sessions.purge(BATCH) + sum(purged)
 
 
 def queue_runs_by_the_clock() -> int:

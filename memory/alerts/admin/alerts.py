@@ -361,7 +361,10 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         """Snooze the alerts until a moment that the form, or else a page of its own, asks for."""
         if "until" not in request.POST:
             return _ask_about(request, queryset, "snooze_until", "Snooze")
-        until = parse_datetime(request.POST["until"])
+        try:
+            until = parse_datetime(request.POST["until"])
+        except ValueError:  # such as 30 February
+            until = None
         if until is None:
             messages.error(request, "Nothing was done: choose a day and a time.")
             return None

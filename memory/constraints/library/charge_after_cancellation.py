@@ -134,7 +134,7 @@ def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
 def in_words(subscription: Subscription) -> str:
     """Describe when the subscription was cancelled, and when its cancellation takes effect."""
     day = subscription.cancelled_on
-    if isinstance(day, PartialDate) and day.day is None:
+    if isinstance(day, PartialDate) and day.earliest != day.latest:
         text = f"in {day}"
     else:
         text = "" if day is None else f"on {last(day)}"

@@ -120,7 +120,9 @@ def last_day(deadline: Deadline) -> datetime.date:
     due = deadline.due_on
     if due is None:
         return datetime.date.max
-    day = due.earliest if isinstance(due, PartialDate) else due
+    day = due
+    if isinstance(due, PartialDate):  # "by the end of 2026" has no first day
+        day = due.latest if due.earliest == datetime.date.min else due.earliest
     # A long notice period could reach back beyond the first day that a date can represent.
     return datetime.date.fromordinal(max(day.toordinal() - max(deadline.notice_days or 0, 0), 1))
 
@@ -137,6 +139,6 @@ def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
 
 
 def is_partial(deadline: Deadline) -> bool:
-    """Return whether only the month or year of the due day is known."""
+    """Return whether the due day is only known to be one of several."""
     due = deadline.due_on
-    return isinstance(due, PartialDate) and due.day is None
+    return isinstance(due, PartialDate) and due.earliest != due.latest

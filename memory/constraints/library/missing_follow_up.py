@@ -97,7 +97,7 @@ def check(
                 continue
             yield warning(
                 f"{case.title.strip()}: no follow-up is recorded; one was due"
-                f" {'in' if isinstance(day, PartialDate) and day.day is None else 'by'} {day}",
+                f" {'by' if first(day) == last(day) else 'in'} {day}",
                 evidence=[case],
             )
 

@@ -207,6 +207,8 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     @admin.action(description="Replace the selected keys", permissions=["operate"])
     def replace(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         """Replace each valid key with a new one; the old one stays valid for another day."""
+        if any(Scope.MANAGE in key.scopes for key in queryset):
+            recent_sign_in.require(request)
         may_add = self.has_add_permission(request)
         for key in queryset.select_related("workspace"):
             if not (may_add and self.has_change_permission(request, key)):

@@ -122,7 +122,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     ) -> Row | None:
         """Return a row with its large columns, which its page shows."""
         column: Any = self.opts.get_field(from_field) if from_field else self.opts.pk
-        rows = self.get_queryset(request).defer(None)
+        columns = large_columns(self.model, *(self.get_list_select_related(request) or ()))
+        of_related_rows = [name for name in columns if "__" in name]
+        rows = self.get_queryset(request).defer(None).defer(*of_related_rows)
         try:
             return rows.get(**{column.name: column.to_python(object_id)})
         except (ObjectDoesNotExist, ValidationError, ValueError):

@@ -66,6 +66,19 @@ class _Noted:
             request, object_id, form_url, extra_context
         )
 
+    @recent_sign_in.required
+    def delete_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        return super().delete_view(request, object_id, extra_context)  # type: ignore[misc]
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        recent_sign_in.require(request)
+        super().delete_queryset(request, queryset)  # type: ignore[misc]
+
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
         _note(request, AuditKind.ADD, [obj])
         return super().log_addition(request, obj, message)  # type: ignore[misc]
@@ -87,6 +100,10 @@ def _note(request: HttpRequest, kind: AuditKind, rows: Iterable[Model], what: st
 
 
 admin.site.unregister([User, Group])
+# What django-allauth registers would show secrets, and give an account to whoever changes it.
+for _app in ("account", "mfa", "socialaccount", "usersessions"):
+    _models = list(apps.get_app_config(_app).get_models())
+    admin.site.unregister(filter(admin.site.is_registered, _models))
 
 
 @admin.register(Group)

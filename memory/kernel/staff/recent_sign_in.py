@@ -11,15 +11,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from allauth.account.adapter import get_adapter
 from allauth.account.authentication import get_authentication_records
-from allauth.core.exceptions import ReauthenticationRequired
-from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.utils.http import urlencode
 
 Page = TypeVar("Page", bound=Callable[..., HttpResponseBase])
 
@@ -51,13 +46,19 @@ def is_recent(request: HttpRequest) -> bool:
     return time.time() - newest < PROOF_SECONDS
 
 
-def require(request: HttpRequest) -> None:
-    """Raise ReauthenticationRequired, which leads to a page that asks for the proof.
+class ProofRequired(Exception):
+    """A person must prove who they are; the admin leads to a page that asks for it."""
 
-    A submitted form is kept in the session, and is carried out after that page.
-    """
+    def __init__(self, *, keeps_form: bool) -> None:
+        super().__init__()
+        # Whether what was sent is offered again afterwards; it may hold a password.
+        self.keeps_form = keeps_form
+
+
+def require(request: HttpRequest) -> None:
+    """Raise ProofRequired unless there is a recent proof; the form is offered again after it."""
     if not is_recent(request):
-        raise ReauthenticationRequired
+        raise ProofRequired(keeps_form=True)
 
 
 def required(view: Page) -> Page:
@@ -68,12 +69,8 @@ def required(view: Page) -> Page:
 
     @wraps(view)
     def proved(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if is_recent(request):
-            return view(self, request, *args, **kwargs)
-        methods = get_adapter().get_reauthentication_methods(request.user)
-        if not methods:
-            raise PermissionDenied
-        query = urlencode({REDIRECT_FIELD_NAME: request.get_full_path()})
-        return HttpResponseRedirect(f"{methods[0]['url']}?{query}")
+        if not is_recent(request):
+            raise ProofRequired(keeps_form=False)
+        return view(self, request, *args, **kwargs)
 
     return cast("Page", proved)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from allauth.mfa.models import Authenticator
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
@@ -16,6 +17,8 @@ ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[s
     LlmCall: ("prompt", "answer"),
     WebhookEndpoint: ("secret", "previous_secret"),
 }
+# The encrypted values in the data of second factors; recovery codes of another system are not ours.
+FACTOR_SECRETS = {"secret", "seed"}
 
 
 class Command(BaseCommand):
@@ -43,6 +46,19 @@ class Command(BaseCommand):
                     # Skip values changed in the meantime: they were written with the first key.
                     unchanged = model._default_manager.filter(**{"pk": pk, column: token})
                     done += unchanged.update(**{column: renewed})
+        for row in Authenticator.objects.iterator():
+            data = dict(row.data)
+            try:
+                for name in FACTOR_SECRETS & data.keys():
+                    is_new = not encryption.is_token(data[name])
+                    renew = encryption.encrypt if is_new else encryption.reencrypt
+                    data[name] = renew(data[name].encode()).decode()
+            except encryption.EncryptionError as error:
+                failed += 1
+                self.stderr.write(f"Second factor {row.pk}: {error}")
+                continue
+            if data != row.data:
+                done += Authenticator.objects.filter(pk=row.pk, data=row.data).update(data=data)
         self.stdout.write(f"{done} re-encrypted, {failed} not decrypted")
         if failed:
             raise CommandError("do not remove any key: some content needs a key that is missing")

@@ -103,7 +103,11 @@ def read(
     if with_vectors:
         _cache.keep(user.pk, known)
     made_by = {one.vectors.model if one.vectors else "" for one in found.values()}
-    embedder = for_log(embedder, is_multilingual=any(map(is_multilingual, made_by)))
+    try:
+        embedder = for_log(embedder, is_multilingual=any(map(is_multilingual, made_by)))
+    except EmbeddingFailed as error:
+        logger.error("search_without_vectors", user=user.pk, error=str(error))
+        embedder = None
     is_behind = embedder is not None and bool(made_by - {embedder.name})
     for missing in uncovered_ranges(list(found), None):
         if missing not in live:

@@ -16,16 +16,20 @@ from allauth.mfa.totp.internal import auth as totp
 from allauth.socialaccount.models import SocialAccount
 from allauth.usersessions.models import UserSession
 from cryptography.fernet import Fernet
+from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.core.cache import cache
+from django.http import QueryDict
 from django.test import Client
 from django.urls import NoReverseMatch, reverse
 from pytest_django.fixtures import Settings
 
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
 from memory.kernel.staff import recent_sign_in
 from memory.kernel.staff.models import AuditKind, StaffAccess, StaffAudit
+from memory.kernel.workspaces import create_key
 from memory.privacy.models import UserErasure
 from tests.identity_provider import IdentityProvider, Person, identity_provider
 from tests.integration.admin.conftest import list_url
@@ -34,6 +38,7 @@ from uac_site.sign_in import configuration
 pytestmark = pytest.mark.django_db
 
 PASSWORD = "correct horse battery staple"
+FORM = "application/x-www-form-urlencoded"
 OIDC = "/admin/account/oidc/oidc/login/"
 SAML = "/admin/account/saml/saml/login/"
 
@@ -143,6 +148,55 @@ def test_provider_cannot_take_over_a_local_account(oidc: IdentityProvider, staff
     assert int(client.session["_auth_user_id"]) != staff.pk
 
 
+def test_identity_is_not_connected_with_an_account_that_exists(
+    oidc: IdentityProvider, staff: User
+) -> None:
+    oidc.person = Person("mallory", ["ops"])
+    client = log_in(staff)
+
+    assert sign_in(client, oidc, f"{OIDC}?process=connect").status_code == 401
+    assert not SocialAccount.objects.exists()
+
+
+def test_whoever_left_does_not_get_in_by_another_way(
+    oidc: IdentityProvider, settings: Settings
+) -> None:
+    oidc.person = Person("gus", ["ops"])
+    sign_in(Client(), oidc)
+    user = User.objects.get(username="gus")
+    user.set_password(PASSWORD)
+    user.save()
+    client = Client()
+
+    refused = client.post("/admin/login/", {"login": "gus", "password": PASSWORD})
+
+    assert refused.status_code == 403
+    assert client.get("/admin/")["Location"].startswith("/admin/login/")
+    oidc.person = Person("gus", [])
+    sign_in(Client(), oidc)
+    assert not user.groups.exists()
+
+
+@pytest.mark.parametrize("moment", [None, "soon", True, [1]])
+def test_odd_moment_of_proof_does_not_count(oidc: IdentityProvider, moment: Any) -> None:
+    oidc.person = Person("hal", ["ops"], proved_at=moment)
+    client = Client()
+
+    assert sign_in(client, oidc)["Location"] == "/admin/"
+    assert client.session[recent_sign_in.PROVED] == 0
+
+
+def test_person_with_a_verified_address_can_prove_who_they_are(
+    oidc: IdentityProvider, user: MemoryUser
+) -> None:
+    oidc.person = Person("jo", ["privacy"], proved_at=0, email="jo@example.org")
+    client = Client()
+    sign_in(client, oidc)
+    StaffAccess.objects.create(user=User.objects.get(username="jo"), all_workspaces=True)
+
+    assert erasure(client, user)["Location"].startswith("/admin/account/again/?next=")
+
+
 def test_disabled_account_stays_out(oidc: IdentityProvider) -> None:
     oidc.person = Person("dora", ["ops"])
     sign_in(Client(), oidc)
@@ -168,8 +222,8 @@ def test_sign_in_counts_from_the_moment_of_the_provider_s_proof(
     # The provider asks the person again, since this server wants it.
     back = sign_in(client, oidc, erasing["Location"])
     assert oidc.authorisations[-1]["prompt"] == "login"
-    assert back["Location"] == "/admin/memory/memoryuser/"
-    erasure(client, user)
+    assert back["Location"] == "/admin/not-done/"
+    send_again(client)
     assert UserErasure.objects.exists()
 
 
@@ -231,7 +285,7 @@ def test_forged_assertion_is_refused(saml: IdentityProvider, change: str) -> Non
 def test_saml_proves_who_somebody_is_only_where_it_was_asked(
     saml: IdentityProvider, user: MemoryUser
 ) -> None:
-    saml.person = Person("ines", ["privacy"])
+    saml.person = Person("ines", ["privacy"], proved_at=time.time() - 3600)
     client = Client(HTTP_HOST="testserver")
     sign_in_by_saml(client, saml)
     ines = SocialAccount.objects.get(uid="ines").user
@@ -241,7 +295,7 @@ def test_saml_proves_who_somebody_is_only_where_it_was_asked(
 
     sign_in_by_saml(client, saml, asked["Location"])
     assert saml.authorisations[-1]["ForceAuthn"] == "true"
-    erasure(client, user)
+    send_again(client)
 
     assert UserErasure.objects.exists()
 
@@ -256,6 +310,15 @@ def erasure(client: Client, user: MemoryUser) -> Any:
     return client.post(list_url(MemoryUser), data)
 
 
+def send_again(client: Client) -> None:
+    """Press the button of the page that shows what was not done."""
+    page = client.get("/admin/not-done/")
+    form = QueryDict(mutable=True)
+    for name, value in page.context["fields"]:
+        form.appendlist(name, value)
+    client.post(page.context["path"], form.urlencode(), FORM)
+
+
 def test_erasure_goes_on_once_the_password_was_given_again(staff: User, user: MemoryUser) -> None:
     client = log_in(staff)
     age(client, 301)
@@ -266,6 +329,7 @@ def test_erasure_goes_on_once_the_password_was_given_again(staff: User, user: Me
     assert not UserErasure.objects.exists()
 
     client.post(asked["Location"], {"password": PASSWORD})
+    send_again(client)
 
     assert UserErasure.objects.get().by == f"staff:{staff.username}"
     assert not MemoryUser.objects.filter(pk=user.pk).exists()
@@ -298,6 +362,47 @@ def test_grave_page_asks_for_the_proof(staff: User, user: MemoryUser, page: str)
     for response in responses:
         assert response["Location"].startswith("/admin/account/confirm/?next=")
     assert "secret" not in str(dict(client.session))
+
+
+def test_other_person_does_not_see_what_was_not_done(staff: User, user: MemoryUser) -> None:
+    client = log_in(staff)
+    age(client, 301)
+    erasure(client, user)
+    client.post("/admin/logout/")
+    other = User.objects.create_superuser("other", password=PASSWORD)
+    client.post("/admin/login/", {"login": other.username, "password": PASSWORD})
+
+    assert client.get("/admin/not-done/")["Location"] == "/admin/"
+    assert not UserErasure.objects.exists()
+
+
+def test_accounts_are_not_deleted_in_a_session_left_open(staff: User) -> None:
+    victim = User.objects.create_user("victim")
+    client = log_in(staff)
+    age(client, 301)
+
+    client.post(reverse("admin:auth_user_delete", args=[victim.pk]), {"post": "yes"})
+    selected = {"action": "delete_selected", "_selected_action": [victim.pk], "post": "yes"}
+    client.post(reverse("admin:auth_user_changelist"), selected)
+    client.post(reverse("admin:password_change"), {"old_password": PASSWORD})
+
+    assert User.objects.filter(pk=victim.pk).exists()
+
+
+def test_key_that_manages_is_not_replaced_in_a_session_left_open(
+    staff: User, workspace: Workspace
+) -> None:
+    key, _ = create_key(workspace, "manager", [Scope.MANAGE])
+    client = log_in(staff)
+    age(client, 301)
+    form = {"action": "replace", "_selected_action": [key.pk], "confirmed": "1"}
+    client.post(reverse("admin:memory_apikey_changelist"), form)
+
+    assert ApiKey.objects.filter(workspace=workspace).count() == 1
+
+
+def test_admin_has_no_pages_of_the_tables_of_sign_in() -> None:
+    assert {model._meta.app_label for model in admin.site._registry} == {"auth", "memory"}
 
 
 # -- Second factors ----------------------------------------------------------------------------

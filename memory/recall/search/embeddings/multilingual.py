@@ -12,12 +12,13 @@ import re
 import threading
 from collections.abc import Sequence
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from memory.kernel.texts import with_few_marks
 from memory.recall.search.embeddings.interface import EmbeddingFailed, Floats
-from memory.recall.search.embeddings.question_cache import recent_vectors
+from memory.recall.search.embeddings.question_cache import recent_failures, recent_vectors
 
 NAME = "universal-sentence-encoder-multilingual/3"
 DIMENSIONS = 512
@@ -39,7 +40,7 @@ class MultilingualEmbedder:
 
             self._encoder: Any = USE(threads=1)
             self._encoder.encode("load")  # the files are read by the first call
-        except (ImportError, OSError, ValueError, LookupError) as error:
+        except (ImportError, OSError, ValueError, LookupError, MemoryError, BadZipFile) as error:
             raise EmbeddingFailed(f"The model {NAME} cannot be loaded: {error}") from error
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
@@ -65,10 +66,16 @@ class MultilingualEmbedder:
 def load() -> MultilingualEmbedder:
     """Return the process's only encoder; threads wait for each other, lest each loads its own.
 
-    May raise EmbeddingFailed.
+    May raise EmbeddingFailed; then it is not tried again for a while, since it takes long.
     """
     with _loading:
-        return _load()
+        if (reason := recent_failures.reason(NAME)) is not None:
+            raise EmbeddingFailed(reason)
+        try:
+            return _load()
+        except EmbeddingFailed as error:
+            recent_failures.rest(NAME, str(error))
+            raise
 
 
 @functools.lru_cache(maxsize=1)
