@@ -15,7 +15,7 @@ class DatedProvider(SAMLProvider):  # type: ignore[misc] # it has no types
     @classmethod
     def get_package(cls) -> str:
         """Return the package with the provider's addresses."""
-        return SAMLProvider.__module__.rpartition(".")[0]
+        return str(SAMLProvider.__module__).rpartition(".")[0]
 
     def extract_extra_data(self, data: Any) -> dict[str, Any]:
         """Return the attributes, and the moment in ISO 8601.

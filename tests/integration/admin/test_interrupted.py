@@ -1,11 +1,14 @@
 """What staff send after their session has ended, or from an outdated page, is offered again."""
 
+import datetime
 import re
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.test import Client
+from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert, AlertState
 from tests.integration.admin.conftest import Rows, list_url, messages_of, text_of
@@ -34,6 +37,8 @@ def test_what_was_sent_after_the_session_is_offered_after_the_login_and_done_onc
     client: Client, account: User, rows: Rows
 ) -> None:
     alert = rows[Alert]
+    client.force_login(account)
+    Session.objects.update(expire_date=timezone.now() - datetime.timedelta(hours=1))
     login = client.post(list_url(Alert), note(alert))
     assert login["Location"] == "/admin/login/?next=/admin/not-done/"
     assert "your session has ended" in text_of(client.get(login["Location"]))
@@ -49,6 +54,13 @@ def test_what_was_sent_after_the_session_is_offered_after_the_login_and_done_onc
     client.post(list_url(Alert), sent)
     assert alert.events.latest("seq").detail == {"note": "called her"}
     assert client.get("/admin/not-done/")["Location"] == "/admin/"
+
+
+def test_nothing_is_kept_for_whoever_never_logged_in(client: Client, rows: Rows) -> None:
+    response = client.post(list_url(Alert), note(rows[Alert]))
+
+    assert response["Location"] == "/admin/login/?next=/admin/"
+    assert not Session.objects.exists()
 
 
 def test_an_outdated_page_is_offered_again_but_no_page_of_others(account: User, rows: Rows) -> None:
