@@ -120,11 +120,10 @@ def last_day(deadline: Deadline) -> datetime.date:
     due = deadline.due_on
     if due is None:
         return datetime.date.max
-    day = due
     if isinstance(due, PartialDate):  # "by the end of 2026" has no first day
-        day = due.latest if due.earliest == datetime.date.min else due.earliest
+        due = due.latest if due.earliest == datetime.date.min else due.earliest
     # A long notice period could reach back beyond the first day that a date can represent.
-    return datetime.date.fromordinal(max(day.toordinal() - max(deadline.notice_days or 0, 0), 1))
+    return datetime.date.fromordinal(max(due.toordinal() - max(deadline.notice_days or 0, 0), 1))
 
 
 def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
