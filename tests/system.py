@@ -1,5 +1,6 @@
 """Whole servers, used only over HTTP: shared by all tests that run one."""
 
+import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -139,7 +140,7 @@ class Person:
 
     def request(self, method: str, path: str, body: Any = None, *, status: int) -> Any:
         answered, answer = self.client.request(method, f"users/{self.user_id}/{path}", body)
-        assert answered == status, answer
+        assert answered == status, json.dumps(answer, indent=1)
         return answer
 
     def log(self, *entries: dict[str, Any], wait: float = 100) -> list[dict[str, Any]]:

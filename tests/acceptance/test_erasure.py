@@ -50,9 +50,9 @@ USER_ID = f"{CANARY}-person@example.org"
 # Some content that is in the database before the erasure, or the test would show nothing.
 PLANTED = [
     *("person", "a", "b", "request", "entries", "content", "role", "speaker", "agent_id"),
-    *("message", "session_id", "fact", "late", "task", "key", "value", "days", "doc", "test"),
+    *("message", "session_id", "fact", "late", "task", "key", "value", "aside", "doc", "test"),
     *("note", "reason", "printed", "raised", "asked", "redacted", "restored", "proposed"),
-    *("imported", "staff"),
+    *("imported", "staff", "rejected"),
 ]
 
 
@@ -181,8 +181,15 @@ def live_through(client: Client) -> Person:
     )
     send(client, "DELETE", f"users/{USER_ID}/entries/5/?reason={CANARY}-redacted", None, {})
     polled(lambda: client.get(f"users/{USER_ID}/state/")[0], lambda status: status == 200)
-    # An entry that the gate rejects, with a reason that quotes it.
-    person.log(record("Task", f"{CANARY}-3", domain="work", name="x", days=f"{CANARY}-days"))
+    # An entry that is rejected, with a reason that quotes it, and a value that is set aside.
+    wrong = record(CANARY.title(), f"{CANARY}-3", domain="work", name=f"{CANARY}-rejected")
+    person.log({**wrong, "collection": "tasks"})
+    person.log(
+        record(CANARY.title(), f"{CANARY}-4", domain=CANARY, **{CANARY: [f"{CANARY}-aside"]})
+    )
+    outcomes = person.get("entries/")["results"]
+    assert [entry["state"] for entry in outcomes if entry["seq"] == 7] == ["rejected"], outcomes
+    assert [entry["set_aside"] for entry in outcomes if entry["seq"] == 8] == [[CANARY]], outcomes
     late = {
         "source": LATE["source"].replace("must not be late", f"must not be {CANARY}-doc"),
         "tests": f"# {CANARY}-test\n{LATE['tests']}",
@@ -270,7 +277,7 @@ def staff_look_at(system: System, person: Person) -> None:
             return content
 
     page("login/")
-    page("login/?next=/admin/", username=STAFF, password=PASSWORD)
+    page("login/?next=/admin/", login=STAFF, password=PASSWORD)
     statement = "SELECT id FROM memory_memoryuser WHERE user_id = %s"
     [(pk,)] = select_rows(system, statement, USER_ID)
     for path in (
@@ -286,8 +293,8 @@ def staff_look_at(system: System, person: Person) -> None:
     alert = str(person.alerts()[0]["id"])
     noted = {"_selected_action": alert, "note": f"{CANARY}-staff", "index": "0"}
     for action in ("wrong", "acknowledge", "snooze_for_a_day", "resolve", "reopen"):
-        told = page("memory/alert/", action=action, **noted)
-        assert b"Log in" not in told, action
+        answer = page("memory/alert/", action=action, **noted)
+        assert b"Log in" not in answer, action
     assert f"{CANARY}-staff" in dump_of(system)
 
 
