@@ -100,7 +100,7 @@ def checksums(folder: Path) -> str:
 def build_packages(folder: Path) -> None:
     """Build the packages of server and clients: wheels, sources, npm's archive."""
     uv = Path(sys.executable).with_name("uv")
-    for source in (ROOT, ROOT / "clients" / "python"):
+    for source in (ROOT, ROOT / "clients" / "python", ROOT / "integrations" / "agents"):
         subprocess.run([uv, "build", "--quiet", "--out-dir", folder, source], check=True)
     (folder / ".gitignore").unlink()  # uv's
     typescript = ROOT / "clients" / "typescript"

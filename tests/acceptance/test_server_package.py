@@ -63,6 +63,8 @@ def test_a_release_has_packages_for_each_registry(packages: Path) -> None:
         "userascode-N-py3-none-any.whl",
         "userascode-N.tar.gz",
         "userascode-client-N.tgz",
+        "userascode_agents-N-py3-none-any.whl",
+        "userascode_agents-N.tar.gz",
         "userascode_server-N-py3-none-any.whl",
         "userascode_server-N.tar.gz",
     }

@@ -1,0 +1,217 @@
+"""The examples of `userascode-agents`, each with the real framework, a real server and a model.
+
+What they show is the table in docs/integrations.md.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from userascode import Client, record
+
+from deploy.embedded.system import System
+from tests.api_tour import RULE, TESTS, key_of
+from tests.framework_venvs import PACKAGES, ROOT, environment, extra_of, python_with
+from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server, said
+from tests.waiting import scaled
+
+EXAMPLES = PACKAGES[1] / "examples"
+WARNING = "report is 3 days late"
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework: its title in the table, and what its example needs beside its extra."""
+
+    title: str
+    extra: str
+    needs: tuple[str, ...] = ()
+
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "langgraph": Framework("LangGraph", "langgraph", ("langchain-openai",)),
+    "langchain": Framework("LangChain", "langchain", ("langchain-openai",)),
+    "pydantic_ai": Framework("Pydantic AI", "pydantic-ai", ("pydantic-ai-slim[openai]",)),
+    "openai_agents": Framework("OpenAI Agents SDK", "openai-agents"),
+    "llama_index": Framework("LlamaIndex", "llama-index", ("llama-index-llms-openai",)),
+    "claude": Framework("Claude", "claude"),
+}
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+def reply(request: Request) -> Reply:
+    """Call the tool that the user's message is about, and repeat its result."""
+    message = request.body["messages"][-1]
+    if message["role"] == "user" and "Who" in str(message["content"]):
+        return called("recall", {"query": "dentist"})
+    if message["role"] == "user" and "How many" in str(message["content"]):
+        return called("compute", {"code": "sum(task.days for task in tasks)"})
+    if isinstance(message["content"], list) or message["role"] == "tool":
+        return said(f"I found this: {request.results[-1]}")
+    return said("Noted.")
+
+
+@pytest.fixture
+def model() -> Iterator[LlmServer]:
+    with llm_server(script=reply) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def key(system: System) -> str:
+    return key_of(system, "agents")
+
+
+def converse(name: str, user_id: str, model: LlmServer, *lines: str, **variables: str) -> str:
+    """Return what the example of a framework prints in a new process."""
+    framework = FRAMEWORKS[name]
+    python = python_with([*extra_of(framework.extra), *framework.needs])
+    ended = subprocess.run(
+        [python, EXAMPLES / f"{name}_agent.py", user_id],
+        env={
+            "PATH": os.environ["PATH"],
+            "OPENAI_BASE_URL": model.openai_url,
+            "OPENAI_API_BASE": model.openai_url,
+            "OPENAI_API_KEY": KEY,
+            "ANTHROPIC_BASE_URL": model.url,
+            "ANTHROPIC_API_KEY": KEY,
+            "MODEL": "gpt-4o-mini",  # a name that all frameworks know
+            **environment(),
+            **variables,
+        },
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=scaled(240),
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def row_of(title: str) -> list[str]:
+    """Return a framework's row of the table."""
+    page = (ROOT / "docs" / "integrations.md").read_text()
+    [row] = re.findall(rf"^\| \[?{re.escape(title)}\b.*$", page, re.MULTILINE)
+    return [cell.strip() for cell in row.strip("|").split("|")][1:5]
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_example_shows_what_the_table_says(
+    name: str, system: System, key: str, model: LlmServer
+) -> None:
+    # Given a user with an open alert, of which a first conversation says nothing
+    user_id = f"agent:{name}"
+    client = Client(system.base_url, key)
+    client.users.create(user_id)
+    user = client.user(user_id)
+    user.add(record("work", "Task", "a", name="report", days=3), wait=60)
+    user.constraints.put("late", source=RULE, tests=TESTS)
+    server = {"UAC_URL": system.base_url, "UAC_KEY": key}
+    # Whose memory cannot be read at first, and the agent goes on
+    wrong_key = {**server, "UAC_KEY": "uac_wrong"}
+    assert converse(name, user_id, model, "Hello.", **wrong_key) == "Noted.\n"
+    model.requests.clear()
+    first = converse(name, user_id, model, "My dentist is Dr. Brown.", **server)
+    [request] = model.requests
+    # When a second conversation asks for what was said, and for a number
+    questions = ("Who is my dentist?", "How many days late am I?")
+    second = converse(name, user_id, model, *questions, **server)
+    # Then both are remembered, with their roles, and nothing else
+    entries = [one for one in user.entries.list() if one.kind == "message"]
+    exchanges = [(one.role, one.content) for one in entries]
+    remembers = [*exchanges[:3], exchanges[4]] == [
+        ("user", "My dentist is Dr. Brown."),
+        ("assistant", "Noted."),
+        ("user", questions[0]),
+        ("user", questions[1]),
+    ]
+    assert [role for role, _ in exchanges] == ["user", "assistant"] * 3
+    assert [one.session_id == entries[0].session_id for one in entries] == [True] * 2 + [False] * 4
+    # And the table is right
+    observed = {
+        "remembers": remembers,
+        "recalls": "Dr. Brown" in second.splitlines()[0],
+        "computes": '"value": 3' in second,
+        "is warned unasked": WARNING in request.text and WARNING not in first,
+    }
+    assert ["yes" if shown else "no" for shown in observed.values()] == row_of(
+        FRAMEWORKS[name].title
+    )
+    assert all(observed.values()), (observed, second, request.text)
+
+
+def run_script(name: str, framework: str, system: System, key: str) -> dict[str, Any]:
+    """Return what a script beside this file prints, with the packages of a framework."""
+    packages = FRAMEWORKS[framework]
+    python = python_with([*extra_of(packages.extra), *packages.needs])
+    ended = subprocess.run(
+        [python, Path(__file__).with_name(f"{name}.py")],
+        env={"UAC_URL": system.base_url, "UAC_KEY": key, **environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    shown: dict[str, Any] = json.loads(ended.stdout)
+    return shown
+
+
+def test_items_of_langgraph_are_read_as_they_were_put(system: System, key: str) -> None:
+    shown = run_script("langgraph_items", "langgraph", system, key)
+
+    # Whatever the types of the fields became, also when another put took fields away
+    assert shown["values"] == [{"food": "pizza", "since": "2026-05-31"}, {"food": "tea"}, None]
+    assert shown["found"] == ["a"]
+    assert shown["filtered"] == ["b"]
+    assert shown["pages"] == [1, 1, 0]
+    assert shown["namespaces"] == [["memories", "linus"], ["old", "plans", "linus"]]
+    assert shown["refused"] == "InvalidNamespaceError"
+    assert shown["asynchronous"] == {"food": "tea"}
+    # And queries see them
+    user = Client(system.base_url, key).user("linus")
+    assert user.query("[item.food for item in store.memories]").value == ["tea", "rice"]
+
+
+def test_files_of_claude_are_changes_that_the_gate_judges(system: System, key: str) -> None:
+    client = Client(system.base_url, key)
+    client.users.create("grace")
+    grace = client.user("grace")
+    grace.add(
+        record("work", "Task", "a", name="report", days=3), "It is the annual report.", wait=60
+    )
+
+    shown = run_script("claude_files", "claude", system, key)
+
+    assert "/memories/domains/work/state.py" in shown["folder"]
+    assert 'Task(key="a", name="report", days=3, sources=(1,))' in shown["state"]
+    errors = {name for name, text in shown.items() if text.startswith("ERROR ")}
+    assert errors == {"refused", "again", "gone", "outside", "root"}
+    # What the gate finds is the tool's error, and what it accepts is the new version
+    assert "the number 4000" in shown["refused"]
+    assert grace.query("[(task.name, task.days) for task in tasks]").value == [
+        {"$tuple": ["annual report", 3]}
+    ]
+    # Files that are not code are kept as they were written
+    assert shown["read"].endswith("     1\tAda likes coffee.\n     2\tAnd rice.")
+    assert grace.query("len(memory.files)").value == 0
+
+
+def test_every_adapter_has_an_example_and_a_size() -> None:
+    """Adapters are thin: whatever they share belongs into the core."""
+    folder = PACKAGES[1] / "src" / "userascode_agents"
+    lengths = {
+        path.stem: sum(1 for line in path.read_text().splitlines() if line.strip())
+        for path in folder.glob("*.py")
+        if path.stem not in ("memory", "__init__")
+    }
+
+    assert {path.stem.removesuffix("_agent") for path in EXAMPLES.glob("*.py")} == set(FRAMEWORKS)
+    assert {name: length for name, length in lengths.items() if length > 150} == {}
