@@ -192,11 +192,13 @@ class _Session:
         return "Done."
 
     def _not_computed(self, note: str) -> list[str]:
-        """Return a note's numbers that are neither in the question nor in a query's value.
+        """Return a note's numbers that are not in the question, its dates or a query's value.
 
         A value counts only if the query reads from the memory: otherwise, it may be invented.
         """
         allowed = [self._run.input["question"]]
+        if dates := self._run.input.get("dates"):
+            allowed.append(prompts.dates_in_words(dates))
         for query in self._queries:
             output = query.output or {}
             if query.outcome == RunOutcome.OK and output["evidence"]["collections"]:

@@ -96,6 +96,8 @@ def question(run: Run, manifest: str | None = None) -> str:
     local = run.instant.astimezone(zoneinfo.ZoneInfo(run.user.time_zone))
     parts = [] if manifest is None else [f"The project:\n{manifest}"]
     parts.append(f"It is {local:%Y-%m-%d %A %H:%M}.")
+    if dates := run.input.get("dates"):
+        parts.append(f"The question's relative dates lie within {dates_in_words(dates)}.")
     if turns := run.input.get("messages"):
         lines = [
             f"{number}. {one['role']}: " + "\n    ".join(one["content"].splitlines())
@@ -103,6 +105,11 @@ def question(run: Run, manifest: str | None = None) -> str:
         ]
         parts.append("\n".join([EARLIER_TURNS, *lines]))
     return "\n\n".join([*parts, f"The question:\n{run.input['question']}"])
+
+
+def dates_in_words(dates: Mapping[str, str]) -> str:
+    """Return a question's period as the model sees it."""
+    return " to ".join(dict.fromkeys([dates["first"], dates["last"]]))
 
 
 def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:

@@ -1758,6 +1758,8 @@ export interface components {
             status: components["schemas"]["RunStatusEnum"];
             outcome: components["schemas"]["RunOutcomeEnum"];
             question: string;
+            /** @description The period that the question names relative to its day (`yesterday`, `la semana pasada`), of which the language model is told; null if there is none. */
+            dates: components["schemas"]["QuestionDates"] | null;
             /** @description False: the memory does not contain the answer; see `reason`. */
             known: boolean | null;
             /** @description In the model's words: what is missing, or how the model interpreted an ambiguous question. */

@@ -42,6 +42,8 @@ from memory.privacy import redaction
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.filters import Column, column
 from memory.recall.search.finding import find
+from memory.recall.search.followups import Question
+from memory.recall.search.question_dates import relative_dates_of
 
 ROW_BYTES = 500  # for each correction in a response, in addition to its text
 
@@ -357,7 +359,7 @@ def _search(
     wanted = CURRENT | PENDING if pending else CURRENT
     found = find(
         user,
-        query,
+        Question(query, dates=relative_dates_of(query, user)),
         corpora=list(CorpusName) if pending else [CorpusName.FACTS],
         top_k=top_k,
         where=wanted if where is None else wanted & Q(where),

@@ -13,6 +13,7 @@ from memory.kernel.http.stored import RunErrorField, TimingsField, ValueField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.settings import language_models
 from memory.kernel.settings.language_models import NotConfigured
+from memory.recall.api.completing import QuestionDatesSerializer
 from memory.recall.api.queries import (
     TIES,
     RestsOnSerializer,
@@ -21,6 +22,7 @@ from memory.recall.api.queries import (
     summarize_evidence,
 )
 from memory.recall.api.turns import TurnsField, input_of, turns_of
+from memory.recall.search.question_dates import relative_dates_of
 from memory.versions import runs
 from memory.versions.api.moments import AsOfSerializer
 from memory.versions.api.runs import (
@@ -60,6 +62,11 @@ class AskedSerializer(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
     question = serializers.CharField()
+    dates = QuestionDatesSerializer(
+        allow_null=True,
+        help_text="The period that the question names relative to its day (`yesterday`, `la semana"
+        " pasada`), of which the language model is told; null if there is none.",
+    )
     known = serializers.BooleanField(
         allow_null=True, help_text="False: the memory does not contain the answer; see `reason`."
     )
@@ -115,7 +122,9 @@ class Ask(UserScopedView):
         known, checkpoint = known_state(user, asked)
         instant = instant_asked(user, asked)
 
-        said = input_of(turns_of(asked))
+        dates = relative_dates_of(asked["question"], user, instant)
+        context = {"dates": dates.to_json()} if dates else {}
+        context |= input_of(turns_of(asked))
 
         def queue() -> Run:
             return runs.queue(
@@ -124,7 +133,7 @@ class Ask(UserScopedView):
                 RunTrigger.API,
                 checkpoint=checkpoint,
                 instant=instant,
-                input={"question": asked["question"], "as_of": known.to_json(), **said},
+                input={"question": asked["question"], "as_of": known.to_json(), **context},
             )
 
         return answer_run(self, user, queue, answer, limit)
@@ -139,6 +148,7 @@ def answer(run: Run) -> dict[str, Any]:
         "status": run.status,
         "outcome": run.outcome,
         "question": run.input.get("question", ""),
+        "dates": run.input.get("dates"),
         **{name: output.get(name) for name in told},
         "evidence": summarize_evidence(run),
         "set_aside": set_aside_read(run),

@@ -36,10 +36,19 @@ class QuestionDates:
     last: datetime.date
     terms: Sequence[str]
 
+    def to_json(self) -> dict[str, str]:
+        """Return the period as a JSON object."""
+        return {"first": str(self.first), "last": str(self.last)}
 
-def relative_dates_of(question: str, user: MemoryUser) -> QuestionDates | None:
-    """Return the dates that a question names relative to today in the user's time zone, if any."""
-    today = timezone.now().astimezone(ZoneInfo(user.time_zone)).date()
+
+def relative_dates_of(
+    question: str, user: MemoryUser, at: datetime.datetime | None = None
+) -> QuestionDates | None:
+    """Return the dates that a question names relative to its day in the user's time zone, if any.
+
+    `at` is the time at which it is asked; None means now.
+    """
+    today = (at or timezone.now()).astimezone(ZoneInfo(user.time_zone)).date()
     text = question[:MAX_CHARACTERS]
     language = language_of(text)
     if language != "en" and (lexicon := lexicon_of(language)):

@@ -69,6 +69,9 @@ async def searches(tools: Tools, who: dict[str, str]) -> None:
     found = await tools("search_memory", **who, query="flew", corpora=["archive"])
     assert [hit["text"] for hit in found["hits"]] == ["I flew to Rome in May."]
 
+    found = await tools("search_memory", **who, query="Was habe ich gestern gesagt?")
+    assert found["dates"]["first"] == found["dates"]["last"]
+
     before = [{"role": "user", "content": "Where did I fly in May?"}]
     found = await tools("search_memory", **who, query="And when?", messages=before)
     assert "fly" in found["taken_as"]

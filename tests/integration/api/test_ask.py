@@ -126,6 +126,31 @@ def test_value_comes_with_code_and_evidence(ask: Ask, model: Callable[..., LlmSe
     assert "What did I spend on trips in 2026?" in question
 
 
+@pytest.mark.parametrize(
+    ("question", "dates"),
+    [
+        ("¿Cuánto gasté en viajes el año pasado?", {"first": "2026-01-01", "last": "2026-12-31"}),
+        ("What did I spend on trips yesterday?", {"first": "2027-02-28", "last": "2027-02-28"}),
+        ("What did I spend on trips?", None),
+    ],
+)
+def test_model_is_told_of_relative_dates_and_may_name_them(
+    api: APIClient,
+    ask: Ask,
+    model: Callable[..., LlmServer],
+    question: str,
+    dates: dict[str, str] | None,
+) -> None:
+    period = " to ".join(dict.fromkeys(dates.values())) if dates else "no period"
+    server = model(queries(SPENT), called("answer", {"query": 1, "note": f"In {period}."}))
+
+    run = ask(question, at="2027-03-01")
+
+    assert (run["outcome"], run["output"]["reason"]) == ("ok", f"In {period}.")
+    assert (f"lie within {period}." in shown(server)) is (dates is not None)
+    assert run["input"].get("dates") == dates
+
+
 def test_model_is_shown_output_of_code_without_value(
     ask: Ask, model: Callable[..., LlmServer]
 ) -> None:

@@ -54,7 +54,9 @@ def test_only_time_zone_and_metadata_can_be_changed(api: APIClient, user: Memory
     assert changed.status_code == 200
     assert (changed.data["time_zone"], changed.data["metadata"]) == ("Asia/Tokyo", {"plan": "pro"})
 
+    old_name = api.patch("/v1/users/ada/", {"time_zone": "Asia/Calcutta"})
+    assert (old_name.status_code, old_name.data["time_zone"]) == (200, "Asia/Calcutta")
     assert api.patch("/v1/users/ada/", {"time_zone": "nowhere"}).status_code == 400
     assert api.patch("/v1/users/ada/", {"user_id": "eve"}).status_code == 400
     user.refresh_from_db()
-    assert (user.user_id, user.time_zone) == ("ada", "Asia/Tokyo")
+    assert (user.user_id, user.time_zone) == ("ada", "Asia/Calcutta")

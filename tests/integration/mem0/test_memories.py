@@ -2,6 +2,7 @@
 
 import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
@@ -72,6 +73,15 @@ def test_added_messages_create_their_user(call: Call, workspace: Workspace) -> N
     assert answer["status"] == "PENDING"
     # A message is no memory: a model has yet to find facts in it.
     assert texts(call) == []
+
+
+def test_a_search_reads_dates_relative_to_today(call: Call, user: MemoryUser) -> None:
+    noon = timezone.now().astimezone(ZoneInfo(user.time_zone)).replace(hour=12)
+    for days in range(20):
+        at = noon - datetime.timedelta(days=days)
+        told(call, f"Entry{days}x", timestamp=int(at.timestamp()), run_id=str(days))
+
+    assert found(call, "Was habe ich gestern gemacht?")[0] == "Entry1x"
 
 
 @pytest.mark.parametrize("infer", [True, False])

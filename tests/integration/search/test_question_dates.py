@@ -42,6 +42,13 @@ def test_relative_dates_are_periods(
     assert (dates and (str(dates.first), str(dates.last))) == period
 
 
+def test_a_question_about_another_time_is_relative_to_it(user: MemoryUser) -> None:
+    dates = relative_dates_of("¿Qué dije ayer?", user, NOW)
+
+    assert dates is not None
+    assert dates.to_json() == {"first": "2026-11-28", "last": "2026-11-28"}
+
+
 def test_days_are_those_of_the_users_time_zone(user: MemoryUser) -> None:
     user.time_zone = "Asia/Tokyo"
     with time_machine.travel(NOW, tick=False):

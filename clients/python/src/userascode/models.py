@@ -287,6 +287,9 @@ class Asked(Model):
     status: RunStatusEnum
     outcome: RunOutcomeEnum
     question: str
+    dates: QuestionDates | None
+    """The period that the question names relative to its day (`yesterday`, `la semana
+    pasada`), of which the language model is told; null if there is none."""
     known: bool | None
     """False: the memory does not contain the answer; see `reason`."""
     reason: str | None
