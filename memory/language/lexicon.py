@@ -13,12 +13,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-import Stemmer
-
 from memory.language.folding import fold
+from memory.language.stems import stem
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
@@ -56,7 +55,7 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "cs": {"2": ("dvěma",), "3": ("třemi",), "4": ("čtyřmi",), "5": ("pěti",)},
     "da": {"in 2 days": ("i overmorgen",), "2 days ago": ("i forgårs",)},
-    "el": {"days": ("μέρα", "μέρες")},
+    "el": {"days": ("μέρα", "μέρες"), "in 2 days": ("μεθαύριο",), "2 days ago": ("προχθές",)},
     "es": {"in 2 days": ("pasado mañana",)},
     "fi": {"in 2 days": ("ylihuomenna",), "2 days ago": ("toissapäivänä",)},
     "he": {
@@ -65,6 +64,7 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "2 months": ("חודשיים",),
         "2 years": ("שנתיים",),
         "in 2 days": ("מחרתיים",),
+        "2 days ago": ("שלשום",),
     },
     "hi": {"in 2 days": ("परसों",), "15": ("पंद्रह",)},
     "hu": {
@@ -76,16 +76,27 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "id": {AHEAD_AFTER: ("lagi",), "in 2 days": ("lusa",)},
     "it": {AHEAD_OF: ("fra", "tra"), "in 2 days": ("dopodomani",)},
-    "ko": {"in 2 days": ("모레",), LAST: ("지난",), NEXT: ("다음",)},
+    "ja": {
+        "tomorrow": ("あした",),
+        "yesterday": ("きのう",),
+        "in 2 days": ("あさって",),
+        "2 days ago": ("おととい",),
+    },
+    "ko": {
+        "in 2 days": ("모레",),
+        "2 days ago": ("그저께", "그제"),
+        LAST: ("지난",),
+        NEXT: ("다음",),
+    },
     "nl": {"in 2 days": ("overmorgen",), LAST: ("afgelopen",)},
     "no": {"in 2 days": ("i overmorgen",)},
     "pt": {AHEAD_OF: ("daqui a", "dentro de"), "in 2 days": ("depois de amanhã",)},
-    "ro": {"in 2 days": ("poimâine",), "monday": ("lunea",)}
+    "ro": {"in 2 days": ("poimâine",), "2 days ago": ("alaltăieri",), "monday": ("lunea",)}
     | {"last monday": ("lunea trecută",), "next monday": ("lunea viitoare",)},
     "sv": {"in 2 days": ("i övermorgon",)},
-    "th": {"in 2 days": ("มะรืนนี้", "มะรืน")},
-    "tr": {"in 2 days": ("öbür gün",)},
-    "vi": {AHEAD_AFTER: ("nữa",), "in 2 days": ("ngày kia",)},
+    "th": {"in 2 days": ("มะรืนนี้", "มะรืน"), "2 days ago": ("เมื่อวานซืน",)},
+    "tr": {"in 2 days": ("öbür gün",), "2 days ago": ("evvelsi gün", "önceki gün")},
+    "vi": {AHEAD_AFTER: ("nữa",), "in 2 days": ("ngày kia",), "2 days ago": ("hôm kia",)},
     "zh": {HOUR: ("点", "點", "时", "時")},
 }
 _RELATIVE = {
@@ -150,11 +161,11 @@ def lexicon_of(language: str) -> Lexicon | None:
     if not infos:
         return None
     is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
-    stem = stemmer_of(language)
+    stem_word = partial(stem, language=language)
     numbers = _numbers(language)
-    meanings = _meanings(language, infos, numbers, stem)
+    meanings = _meanings(language, infos, numbers, stem_word)
     stems = {
-        " ".join(map(stem, key.split())): text
+        " ".join(map(stem_word, key.split())): text
         for key, text in meanings.items()
         if len(key) >= MIN_STEMMED
     }
@@ -167,7 +178,7 @@ def lexicon_of(language: str) -> Lexicon | None:
         _joints(language, numbers, is_spaced),
         min(max(sizes), 12),
         infos[0].get("date_order", "").startswith("Y"),
-        stem,
+        stem_word,
     )
 
 
@@ -409,52 +420,3 @@ def _joints(language: str, numbers: Mapping[str, int], is_spaced: bool) -> froze
         word for number in _SAMPLES for text in spell(number).values() for word in text.split()
     }
     return frozenset(word for word in words if len(word) <= 3 and word not in numbers) | {"و"}
-
-
-_ALGORITHMS = {
-    "ar": "arabic",
-    "hy": "armenian",
-    "eu": "basque",
-    "ca": "catalan",
-    "cs": "czech",
-    "da": "danish",
-    "nl": "dutch",
-    "en": "english",
-    "eo": "esperanto",
-    "et": "estonian",
-    "fi": "finnish",
-    "fr": "french",
-    "de": "german",
-    "el": "greek",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "id": "indonesian",
-    "ga": "irish",
-    "it": "italian",
-    "lt": "lithuanian",
-    "ne": "nepali",
-    "no": "norwegian",
-    "nn": "norwegian",
-    "fa": "persian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sr": "serbian",
-    "es": "spanish",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-    "yi": "yiddish",
-}
-
-
-def stemmer_of(language: str) -> Callable[[str], str]:
-    """Return a function that removes endings from folded words of a language.
-
-    Where Snowball doesn't know the language, only the beginnings of long words are kept.
-    """
-    if language in _ALGORITHMS:
-        stem: Callable[[str], str] = Stemmer.Stemmer(_ALGORITHMS[language]).stemWord
-        return stem
-    return lambda word: word[: max(4, min(6, len(word) - 2))]

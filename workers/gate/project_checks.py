@@ -38,7 +38,7 @@ from workers.gate.execution_findings import (
 )
 from workers.gate.silenced_alerts import ModelChange, held
 from workers.gate.type_errors import type_errors
-from workers.grounding.wording_in_entries import PARAPHRASE
+from workers.grounding.wording_in_entries import PARAPHRASE, TRANSLATION
 from workers.policy.checks import check_policy
 from workers.sandbox import runner
 from workers.sandbox.client import Sandbox
@@ -137,7 +137,8 @@ def check_grounding(case: ProjectCase) -> Iterator[Finding]:
     """
     is_of_model = case.profile == Profile.MODEL
     found = list(unfounded(case.user, case.parent, case.change, is_of_model=is_of_model))
-    case.verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
+    for name, code in (("paraphrases", PARAPHRASE), ("translations", TRANSLATION)):
+        case.verdict.counts[name] = sum(one.code == code for one in found)
     yield from found
 
 

@@ -8,12 +8,25 @@ stored) don't count.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import lru_cache
 
+from memory.language.detection import function_words
+from memory.language.folding import UNSPACED
+from memory.language.lexicon import lexicon_of
 from workers.grounding.values_in_entries import any_starts_with, words_of
 
 # Minimum length of a content word: in letters, and in characters of a script without upper case.
 MIN_LETTERS = 3
 MIN_SIGNS = 2
+# Han and katakana, which in Japanese are words, while hiragana between them are mostly endings.
+# Longer runs, and those of other scripts without spaces, are compared by their parts of so many
+# characters.
+_JAPANESE = re.compile("[\u3040-\u30ff]")
+_RUN = re.compile("[\u30a1-\u30ff]+|[^\u3040-\u30ff]+")
+_HAN = re.compile("[\u3005\u3400-\u9fff\U00020000-\U0003ffff]")
+_NO_SPACES = re.compile(f"[{UNSPACED}]")
+SIGNS_OF_HAN = 4
+SIGNS_OF_OTHERS = 6
 # A stem of at least this length also matches longer stems that begin with it: "medic" (medication)
 # begins "medicin" (medicine).
 LONG_STEM = 5
@@ -55,9 +68,30 @@ class Words:
 
 def _content_words(text: str) -> Iterator[str]:
     for word in words_of(text):
-        few = MIN_SIGNS if is_sign(word[0]) else MIN_LETTERS
-        if len(word) >= few and word not in _EMPTY:
+        if _NO_SPACES.match(word):
+            yield from _signs_of(word)
+        elif len(word) >= (MIN_SIGNS if is_sign(word[0]) else MIN_LETTERS) and word not in _EMPTY:
             yield word
+
+
+def _signs_of(run: str) -> Iterator[str]:
+    """Yield the words in a run of characters without spaces, or its parts if it is long."""
+    for word in _RUN.findall(run) if _JAPANESE.search(run) else [run]:
+        size = SIGNS_OF_HAN if _HAN.match(word) else SIGNS_OF_OTHERS
+        if MIN_SIGNS <= len(word) <= size and word not in _EMPTY | _empty_signs():
+            yield word
+        for start in range(len(word) - size + 1 if len(word) > size else 0):
+            yield word[start : start + size]
+
+
+@lru_cache(maxsize=1)
+def _empty_signs() -> frozenset[str]:
+    """Return words of scripts without spaces that any text may contain: of dates, and others."""
+    texts = [text for language in ("ja", "zh") for text in function_words(language)]
+    for language in ("ja", "zh"):
+        lexicon = lexicon_of(language)
+        texts += lexicon.meanings if lexicon else ()
+    return frozenset(word for text in texts for word in words_of(text))
 
 
 def is_sign(character: str) -> bool:
@@ -144,5 +178,7 @@ _EMPTY = frozenset(
         fact facts field fields value values list lists collection collections class classes
         domain domains table tables row rows file files state states stored type types key keys
         name names note notes text content
+        ユーザー 利用者 情報 記録 記憶 項目 削除 消去 変更 更新 取消 確認 キャンセル
+        用户 信息 记录 记忆 删除 更改 取消 确认
     """)
 ) | frozenset(_OF_OTHER_LANGUAGES)

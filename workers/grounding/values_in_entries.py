@@ -20,8 +20,10 @@ from functools import lru_cache
 
 from memory.kernel.texts import with_few_marks
 from memory.language.dates_in_text import Said, absolute_dates, masked, yearless_dates
+from memory.language.detection import language_of
 from memory.language.moments_in_text import moments_said
 from memory.language.numbers_in_text import numbers_said, numerals, spelled
+from memory.language.stems import Stems
 from memory.language.times_in_text import times_said
 from memory.language.translation import in_english
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
@@ -135,6 +137,24 @@ def ungrounded(
                 yield _finding(claim, name, kind, text)
 
 
+def is_translation(sources: Sequence[Source], text: str, zone: zoneinfo.ZoneInfo) -> bool:
+    """Return whether a text in another language than the entries has its parts from them.
+
+    All of its dates, numbers and codes must be in the entries. One of them, or a name, must be in
+    what an entry says, since each entry has a date. Other names may be missing: many are written
+    differently in another language.
+    """
+    if language_of(text) in {language_of(source.said) for source in sources}:
+        return False
+    ground, dates_alone = _Ground(zone), _Ground(zone)
+    for source in sources:
+        ground.read(source)
+        dates_alone.read(Source(source.seq, "", source.at))
+    missing = ground.missing(text)
+    is_supported = len(missing) < len(dates_alone.missing(text))
+    return is_supported and not any(kind.blocking for kind, _ in missing)
+
+
 def says(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
     """Return whether an entry contains every date, number and name in a value."""
     ground = _Ground(zone)
@@ -185,6 +205,7 @@ class _Ground:
         self._squeezed: list[str] = []
         self._words: set[str] = set()
         self._words_in_order: list[str] = []
+        self._stems = Stems()
 
     def read(self, source: Source) -> None:
         text = source.whole
@@ -195,7 +216,9 @@ class _Ground:
         self._texts.append(plain(text))
         self._digits.append(_DIGITS.sub("", text))
         self._squeezed.append(_squeezed(text))
-        self._words |= set(words_of(text))
+        words = set(words_of(text))
+        self._words |= words
+        self._stems.add(text, words)
 
     def update(self, other: "_Ground") -> None:
         self._parts += other._parts
@@ -205,6 +228,7 @@ class _Ground:
         self._digits += other._digits
         self._squeezed += other._squeezed
         self._words |= other._words
+        self._stems.update(other._stems)
 
     def missing(self, value: Value) -> list[tuple[_Kind, str]]:
         """Return the parts of a value that no entry contains.
@@ -380,9 +404,12 @@ class _Ground:
     def _has_word(self, word: str) -> bool:
         """Return whether the entries contain the word.
 
-        A long word may occur with a different ending: "Italian" for "Italy".
+        A long word may occur with a different ending: "Italian" for "Italy". In other languages
+        than English, any word may.
         """
         if len(word) == 1 or word in self._words or f"{word}s" in self._words:
+            return True
+        if self._stems.have(word):
             return True
         if not word.isascii() and any(word in text for text in self._squeezed):
             return True  # some scripts have no spaces between words
@@ -418,7 +445,7 @@ def _codes(text: str) -> Iterator[tuple[int, str]]:
 
 def plain(text: str) -> str:
     """Return the text lowercased, without accents, and with single spaces."""
-    parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()))
+    parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()).replace("ı", "i"))
     return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
 
 

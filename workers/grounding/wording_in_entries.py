@@ -3,9 +3,12 @@
 Dates, numbers and codes are compared one by one (`values_in_entries`). At least a quarter of all
 other words must occur in the entries: of the true facts from recorded conversations, all but four
 in a thousand pass this check; of random snippets, twelve out of thirteen fail it. The entry's
-speaker and timestamp count as words of the entry, since "Gina is well" may be an entire fact. A
-paraphrase or translation has to be marked as derived, with a reason that quotes an entry, because a
-model that quotes nothing may not have read the entry.
+speaker and timestamp count as words of the entry, since "Gina is well" may be an entire fact.
+
+A translation shares few words with what it cites: it passes if its dates and numbers are in the
+entries, and at least one of them or a name is. Any other translation or paraphrase has to be marked
+as derived, with a reason that quotes an entry, because a model that quotes nothing may not have
+read the entry. Both are counted.
 """
 
 import datetime
@@ -14,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from functools import lru_cache
 
+from memory.language.stems import Stems
 from memory.project.values import PartialDate, Struct, Value
 from memory.recall.search.words import terms, terms_of_day
 from workers.findings import Finding
@@ -23,6 +27,7 @@ from workers.grounding.values_in_entries import (
     Claim,
     Source,
     any_starts_with,
+    is_translation,
     plain,
     words_of,
 )
@@ -36,6 +41,8 @@ LONG_STEM = 5
 _USER = frozenset(terms("user users"))
 # Finding code for a paraphrase that is marked as derived and accepted.
 PARAPHRASE = "paraphrase"
+# Finding code for a text in another language than the entries, which have all its values.
+TRANSLATION = "translation"
 FIX = (
     "cite the entry that supports the text; if it is a paraphrase or in another language, name the"
     " field in `derived` with a reason that quotes the entry:"
@@ -53,9 +60,11 @@ class Wording:
         self._terms: set[str] = set()
         self._days: set[str] = set()
         self._texts: list[str] = []
+        self._stems = Stems()
         for source in sources:
             self._texts.append(plain(source.whole))
             self._terms |= _terms_of(source.whole)
+            self._stems.add(source.whole, words_of(source.whole))
             self._days |= set(terms_of_day(source.at.astimezone(zone).date()))
         self._in_order = sorted(self._terms)
 
@@ -87,7 +96,7 @@ class Wording:
         return False
 
     def _has(self, term: str) -> bool:
-        if term in self._terms:
+        if term in self._terms or self._stems.have(term):
             return True
         if len(term) < LONG_STEM or term.isdecimal():
             return False
@@ -126,7 +135,8 @@ def unsaid_texts(
         else:
             unsaid |= labels
         for name in sorted(unsaid):
-            yield _finding(claim, name, wording)
+            translates = all(is_translation(cited, text, zone) for text in texts[name])
+            yield _finding(claim, name, wording, translates=translates)
 
 
 def _counts(value: Value, days: Set[datetime.date]) -> bool:
@@ -189,14 +199,16 @@ def _runs(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
     return {tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)}
 
 
-def _finding(claim: Claim, name: str, wording: Wording) -> Finding:
+def _finding(claim: Claim, name: str, wording: Wording, *, translates: bool) -> Finding:
     cited = ", ".join(map(str, claim.sources)) or "none"
     place = f"field {name} of {'.'.join(claim.record_id)}"
     reason = claim.derived.get(name)
-    if reason is not None and wording.is_quoted_in(reason):
+    is_paraphrase = reason is not None and wording.is_quoted_in(reason)
+    if is_paraphrase or translates:
+        does, why = ("paraphrases", f": {reason}") if is_paraphrase else ("translates", "")
         return Finding(
-            code=PARAPHRASE,
-            message=f"{place} paraphrases the entries that the record cites ({cited}): {reason}",
+            code=PARAPHRASE if is_paraphrase else TRANSLATION,
+            message=f"{place} {does} the entries that the record cites ({cited}){why}",
             record=claim.record_id,
             field=name,
             entry=max(claim.sources, default=None),

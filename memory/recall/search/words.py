@@ -8,17 +8,15 @@ digits and the separators of thousands make no difference.
 import datetime
 import hashlib
 import re
-import threading
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
-import Stemmer
-
 from memory.kernel.texts import with_few_marks
 from memory.language.detection import function_words, language_of
 from memory.language.folding import UNSPACED, with_ascii_digits
+from memory.language.stems import ALGORITHMS, stem
 
 # English words that carry no information about a topic; the last line has the endings of
 # contractions.
@@ -64,40 +62,6 @@ _DIGIT = re.compile("[0-9]")
 # string is matched.
 _LONGEST = 64
 
-_local = threading.local()  # a stemmer must not be shared between threads
-# The languages whose endings are known, if a text in them can be recognised.
-_STEMMERS = {
-    "ar": "arabic",
-    "ca": "catalan",
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "en": "english",
-    "es": "spanish",
-    "et": "estonian",
-    "eu": "basque",
-    "fa": "persian",
-    "fi": "finnish",
-    "fr": "french",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "hy": "armenian",
-    "id": "indonesian",
-    "it": "italian",
-    "lt": "lithuanian",
-    "nl": "dutch",
-    "no": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sr": "serbian",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-}
-
 
 def terms(text: str) -> list[str]:
     """Return a text's terms in order, without stop words, as if it were in English."""
@@ -111,7 +75,7 @@ def terms_by_language(text: str) -> tuple[list[str], list[str]]:
     a single word: those of `terms`.
     """
     language = language_of(text)
-    if language not in _STEMMERS or language == "en":
+    if language not in ALGORITHMS or language == "en":
         return terms(text), []
     ignored = function_words(language)
     words = [word for word in _words(text, keep_accents=True) if word not in ignored]
@@ -171,7 +135,7 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _words(text: str, *, keep_accents: bool = False) -> Iterable[str]:
-    text = text.casefold()
+    text = text.casefold().replace("i\u0307", "i")  # Turkish İ
     if not text.isascii():
         decomposed = _VOWEL_MARKS.sub("", unicodedata.normalize("NFKD", with_few_marks(text)))
         if not keep_accents:
@@ -217,8 +181,5 @@ def _named(day: str) -> list[str]:
 def _term(word: str, language: str = "en") -> str:
     if ordinal := _ORDINAL.fullmatch(word):
         return ordinal[1]
-    stemmers: dict[str, Stemmer.Stemmer] = _local.__dict__.setdefault("stemmers", {})
-    if language not in stemmers:
-        stemmers[language] = Stemmer.Stemmer(_STEMMERS[language])
-    stem: str = stemmers[language].stemWord(word)
-    return stem if language == "en" else _bare(stem)
+    found = stem(word, language)
+    return found if language == "en" else _bare(found)

@@ -37,6 +37,12 @@ def codes(found: Sequence[Finding]) -> list[str]:
 
 
 GROUNDED: list[tuple[str, Value]] = [
+    # Names with the endings of their language
+    ("Ich wohne jetzt in der Kölner Altstadt.", "the flat in Köln"),
+    ("Ich fliege morgen nach Rom.", "the flight to Rome"),
+    ("Мы едем в Москву.", "это Москва"),
+    ("Dün İzmir'e gittik.", "the trip to IZMIR"),
+    ("来週、上海へ行きます。", "出張は上海"),
     ("it was 1,200 € in all", 1200),
     ("it was 1,200 € in all", Decimal("1200.00")),
     ("twelve hundred, I think", 1200),
@@ -118,6 +124,8 @@ WRONG: list[tuple[str, Value, str, bool]] = [
     ("7 and 8", Struct("Pair", {"left": 9}), "ungrounded_number", True),
     ("we fly to Rome", "Paris", "ungrounded_name", False),
     ("we fly to Rome with Anna", "The flight is taken with Annette", "ungrounded_name", False),
+    ("Ich wohne jetzt in der Kölner Altstadt.", "the flat in Kolding", "ungrounded_name", False),
+    ("Ich fliege morgen nach Rom.", "the flight to Ronda", "ungrounded_name", False),
     ("Ann and Bob came", "two friends came", "ungrounded_word", False),
 ]
 

@@ -67,6 +67,49 @@ def test_text_that_is_not(said: str, text: str) -> None:
     assert "derived" in finding.fix
 
 
+GERMAN = "Ich fliege nächsten Freitag mit meiner Schwester Anna für zwölfhundert Euro nach Wien."
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (GERMAN, "On 2026-03-06 the user travels to Vienna by plane together with a relative."),
+        (GERMAN, "The user has a sister, called Anna, and both of them travel to Austria soon."),
+        (GERMAN, "A plane ticket that the user has bought for a trip abroad costs 1,200 euros."),
+        (
+            "来週の金曜日にローマへ行きます。",
+            "The user will travel to Rome by train on 2026-03-13.",
+        ),
+        (
+            "I fly to Rome this Friday with Paul.",
+            "Am 6. März 2026 geht es per Flugzeug ins Ausland.",
+        ),
+        ("Стоит две тысячи пятьсот рублей.", "Das Fahrrad der Nutzerin hat 2.500 Rubel gekostet."),
+    ],
+)
+def test_translation_is_supported_by_its_values_and_counted(said: str, text: str) -> None:
+    (finding,) = findings(said, {"text": text})
+    assert (finding.code, finding.blocking) == ("translation", False)
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        # Another day, another amount, another name; no value at all, and only the entry's day
+        (GERMAN, "On 2026-03-07 the user travels to Vienna by plane together with a relative."),
+        (GERMAN, "A plane ticket that the user has bought for a trip abroad costs 1,300 euros."),
+        (GERMAN, "The user has a sister, called Paula, and both of them travel to Austria soon."),
+        (GERMAN, "The user cannot stand noisy restaurants."),
+        (GERMAN, "On 2026-03-04 the user bought a bicycle with electric support."),
+        # The entry's own language
+        (GERMAN, "Die Katze der Nutzerin ist 1200 Gramm schwer, trächtig und sie hat Flöhe."),
+    ],
+)
+def test_translation_of_something_else_is_refused(said: str, text: str) -> None:
+    (finding,) = findings(said, {"text": text})
+    assert (finding.code, finding.blocking) == ("ungrounded_text", True)
+
+
 def test_speaker_and_date_count_as_stated() -> None:
     assert findings("Great!", {"text": "Gina is happy on March 4, 2026."}, speaker="Gina") == []
 

@@ -51,6 +51,8 @@ def test_the_language_of_a_sentence_is_among_the_likely_ones(code: str) -> None:
         ("Ich fliege nächsten Freitag nach Rom.", "Flug nach Rom am 6. März 2026"),
         ("Je pars demain pour Rome.", "Départ pour Rome le 5 mars 2026"),
         ("来週の金曜日にローマへ行きます。", "2026年3月13日にローマへ"),
+        ("あさって大阪に着きます。", datetime.date(2026, 3, 6)),
+        ("おととい車が壊れました。", datetime.date(2026, 3, 2)),
         # Number words in a text
         ("Das kostet zwölfhundert Euro.", "kostet 1.200 Euro"),
         ("Стоит две тысячи пятьсот рублей.", "2500 рублей"),

@@ -74,6 +74,11 @@ def test_number_in_groups_by_spaces_is_found_by_the_whole_and_its_parts() -> Non
         ("Bugün de kitaplar için geldim", "Hangi kitap için?"),
         ("أين وضعت الكتب", "كتب"),
         ("Vi har ikke sett bilene", "Hvor er bilen?"),
+        ("Ich wohne in der Kölner Altstadt", "Köln"),
+        ("Ich fahre morgen nach Köln", "Was ist mit der Kölner Wohnung?"),
+        ("Мы живём в Москве", "Когда мы поедем в Москву?"),
+        ("Dün İzmir'e gittik ve çok güzeldi", "İzmir"),
+        ("İzmir", "Geçen yıl İzmir'de ne için kaldık?"),
     ],
 )
 def test_inflected_words_share_a_term_in_their_language(text: str, other: str) -> None:

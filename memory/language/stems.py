@@ -1,0 +1,88 @@
+"""Words without their languages' endings: "Москва" and "Москве" have one stem, Köln and Kölner."""
+
+import threading
+from collections.abc import Iterable
+
+import Stemmer
+
+from memory.language.detection import language_of
+
+# The languages whose endings Snowball knows, with its names for them.
+ALGORITHMS = {
+    "ar": "arabic",
+    "ca": "catalan",
+    "cs": "czech",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "en": "english",
+    "eo": "esperanto",
+    "es": "spanish",
+    "et": "estonian",
+    "eu": "basque",
+    "fa": "persian",
+    "fi": "finnish",
+    "fr": "french",
+    "ga": "irish",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "hy": "armenian",
+    "id": "indonesian",
+    "it": "italian",
+    "lt": "lithuanian",
+    "ne": "nepali",
+    "nl": "dutch",
+    "nn": "norwegian",
+    "no": "norwegian",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sr": "serbian",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+    "yi": "yiddish",
+}
+MIN_STEM = 3  # shorter stems are shared by words that have nothing to do with each other
+
+_local = threading.local()  # a stemmer must not be shared between threads
+
+
+def stem(word: str, language: str) -> str:
+    """Return a folded word without its endings in a language.
+
+    If the endings aren't known, only the beginning of a long word is kept.
+    """
+    if language not in ALGORITHMS:
+        return word[: max(4, min(6, len(word) - 2))]
+    stemmers: dict[str, Stemmer.Stemmer] = _local.__dict__.setdefault("stemmers", {})
+    if language not in stemmers:
+        stemmers[language] = Stemmer.Stemmer(ALGORITHMS[language])
+    found: str = stemmers[language].stemWord(word)
+    return found
+
+
+class Stems:
+    """The stems of folded words of texts in other languages than English, by language."""
+
+    def __init__(self) -> None:
+        self._by_language: dict[str, set[str]] = {}
+
+    def add(self, text: str, words: Iterable[str]) -> None:
+        """Add the words of a text, unless it may be in English."""
+        if (language := language_of(text)) != "en":
+            stems = {stem(word, language) for word in words}
+            self._by_language.setdefault(language, set()).update(stems)
+
+    def update(self, other: "Stems") -> None:
+        """Add the stems of another object."""
+        for language, stems in other._by_language.items():
+            self._by_language.setdefault(language, set()).update(stems)
+
+    def have(self, word: str) -> bool:
+        """Return whether a text has another form of the word, by the endings of its language."""
+        return any(
+            len(one := stem(word, language)) >= MIN_STEM and one in stems
+            for language, stems in self._by_language.items()
+        )
