@@ -93,9 +93,12 @@ def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[
 
 
 @contextmanager
-def recorded_model() -> Iterator[str]:
-    """Serve recorded responses on a 127.0.0.1 port until the context ends; yield the base URL."""
-    known = recordings()
+def recorded_model(*more: Recording) -> Iterator[str]:
+    """Serve recorded responses on a 127.0.0.1 port until the context ends; yield the base URL.
+
+    `more` are recordings that are known besides those of the demo.
+    """
+    known = [*recordings(), *more]
 
     def respond(asked: bytes) -> tuple[int, Any]:
         try:
