@@ -32,10 +32,6 @@ HEARD = (1.0, 0.5, 0.25, 0.125, 0.0625)
 SPEAKER = 0.5
 # In rankings by words alone, the factor for passages by anybody other than the person.
 OTHERS = 0.5
-# A passage is not found if its closeness is lower than this and it contains none of the question's
-# words. The threshold is low because one in five answers that share no words with their question
-# has a closeness below 0.12 (tests/paraphrases.txt).
-FLOOR = 0.05
 # Short messages share a topic with their surroundings, so closeness carries over to adjacent
 # passages, halving with every REACH characters of distance. Full-length passages of long texts
 # hardly affect each other.
@@ -165,7 +161,9 @@ def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
 
 def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> Ranking:
     assert corpus.closeness is not None
-    is_found = (words > 0) | (np.nan_to_num(corpus.closeness) >= FLOOR)
+    # There is no higher threshold, because one in five answers that share no words with their
+    # question has a closeness below 0.12 (tests/paraphrases.txt).
+    is_found = (words > 0) | (np.nan_to_num(corpus.closeness) > 0)
     total = meaning + words + OWN * corpus.is_users + NAMED * ranking.spoken
     total -= AGAIN * np.minimum(_earlier(corpus.seqs, total), 5)
     total = np.where(is_found, np.maximum(total, 0.01), 0.0)

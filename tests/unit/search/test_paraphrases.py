@@ -1,6 +1,6 @@
 """Questions find entries that use other words, in each language and across languages."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
@@ -31,7 +31,7 @@ def test_most_answers_are_among_the_first_five() -> None:
 
     assert by_both.total() >= 200
     assert share(by_words) <= 0.2
-    assert share(by_both) >= 0.85
+    assert share(by_both) >= 0.87
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +42,24 @@ def model() -> MultilingualEmbedder:
 def test_answers_in_twelve_other_languages_are_among_the_first_five(
     model: MultilingualEmbedder,
 ) -> None:
-    of_language = {
-        person.language: Counter(found(person, person.questions, model)) for person in OTHERS
-    }
+    of_language: defaultdict[str, Counter[bool]] = defaultdict(Counter)
+    for person in OTHERS:
+        of_language[person.language].update(found(person, person.questions, model))
 
     assert len(of_language) == 12
-    assert sum(one.total() for one in of_language.values()) >= 220
-    assert {
-        language: share(one) for language, one in of_language.items() if share(one) < 0.84
-    } == {}
+    assert sum(one.total() for one in of_language.values()) >= 280
+    assert {language: share(one) for language, one in of_language.items() if share(one) < 0.9} == {}
     assert share(sum(of_language.values(), Counter())) >= 0.9
 
 
 def test_answers_in_another_language_than_the_question_are_among_the_first_five(
     model: MultilingualEmbedder,
 ) -> None:
-    of_language = {}
+    of_language: defaultdict[str, Counter[bool]] = defaultdict(Counter)
     for person in OTHERS:
         assert person.original is not None
         english = ENGLISH[person.original]
-        of_language[person.language] = Counter(
+        of_language[person.language].update(
             [*found(person, english.questions, model), *found(english, person.questions, model)]
         )
 

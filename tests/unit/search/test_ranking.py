@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from memory.recall.search.ranking import (
-    FLOOR,
     HEARD,
     OTHERS,
     Corpus,
@@ -107,7 +106,7 @@ def fused(entries: Corpus) -> Ranking:
 
 
 def test_related_entry_scores_without_a_common_word() -> None:
-    scores = fused(close(0.8, 0.4, FLOOR / 2, -0.5)).scores
+    scores = fused(close(0.8, 0.4, 0.0, -0.5)).scores
 
     assert 1 > scores[0] > scores[1] > scores[2] == scores[3] == 0
 

@@ -25,6 +25,10 @@ DIMENSIONS = 512
 # Maximum number of characters embedded per text: all of a passage, unless its words are very long.
 # The time is proportional to them.
 MAX_CHARACTERS = 2000
+# Arabic letters that are written one for the other, and its marks for vowels and elongation.
+_ARABIC = str.maketrans(
+    "أإآٱةى", "ااااهي", "\u0640\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0670"
+)
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _loading = threading.Lock()
 
@@ -48,7 +52,10 @@ class MultilingualEmbedder:
         found = np.zeros((len(texts), DIMENSIONS), np.float32)
         # JSON may contain lone surrogates, which are not valid Unicode.
         clean = [
-            with_few_marks(text[:MAX_CHARACTERS]).encode("utf-8", "replace").decode()
+            with_few_marks(text[:MAX_CHARACTERS])
+            .translate(_ARABIC)
+            .encode("utf-8", "replace")
+            .decode()
             for text in texts
         ]
         filled = [place for place, text in enumerate(clean) if _LETTER_OR_DIGIT.search(text)]
