@@ -10,12 +10,21 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from memory.log.models.entries import EntryKind, LogEntry
+from memory.recall.search import segments, vectors
+from memory.recall.search.documents import NUMBERS, CorpusName, documents_of
+from memory.recall.search.embeddings.interface import Embedder
+from memory.recall.search.ranking import fuse, prefer_own, rank
+from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
+from memory.recall.search.words import identity, terms
 
 TEXT = Path(__file__).with_suffix(".txt")
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
+# A question finds its entry if that is among so many of the best.
+FIRST = 5
 _TITLE = re.compile(r"(?P<name>[^(]+?)(?: \((?P<language>\w+), as (?P<original>.+)\))?")
 _RECORD = re.compile(r"(?P<domain>\w+) (?P<type>\w+) (?P<fields>.+)")
 
@@ -49,6 +58,21 @@ def read_people(text: str) -> list[Person]:
     return people
 
 
+def find_answers(person: Person, questions: Sequence[str], model: Embedder | None) -> list[bool]:
+    """Return whether each question finds its entry, leaving out those that share a word with it."""
+    documents = [one for entry in person.entries for one in documents_of(entry, ZoneInfo("UTC"))]
+    segment = segments.build(documents)
+    made = None
+    if model is not None:
+        made = vectors.quantised(model.name, model.embed([one.text for one in documents]))
+    said = {one.seq: set(one.terms) for one in documents}
+    return [
+        seq in _best(segment, question, model, made)
+        for seq, question in enumerate(questions, 1)
+        if not said[seq] & {identity(term) for term in terms(question)}
+    ]
+
+
 def _entries(lines: Sequence[str]) -> Iterator[LogEntry]:
     for seq, line in enumerate(lines, 1):
         at = NOON + seq * DAY
@@ -62,3 +86,25 @@ def _entries(lines: Sequence[str]) -> Iterator[LogEntry]:
         fields = dict(field.split("=", 1) for field in match["fields"].split("; "))
         data = {"domain": match["domain"], "type": match["type"], "data": fields}
         yield LogEntry(seq=seq, kind=EntryKind.RECORD, data=data, occurred_at=at)
+
+
+def _best(
+    segment: Segment, question: str, model: Embedder | None, made: vectors.Vectors | None
+) -> list[int]:
+    """Return the numbers of the best-ranked entries; without a model, rank by words alone."""
+    asked = list(dict.fromkeys(terms(question)))
+    identities = [identity(term) for term in asked]
+    names = [identity(SPEAKER_PREFIX + term) for term in asked]
+    close = [made.closeness(model.embed([question])[0])] if model and made else None
+    corpora = [
+        corpus_of([segment], NUMBERS[name], [*identities, *names], close) for name in CorpusName
+    ]
+    ranked = [(one, rank(one, identities, names, explain=False)) for one in corpora]
+    rankings = fuse(ranked) if close else [prefer_own(*one) for one in ranked]
+    scored = [
+        (-score, seq)
+        for corpus, ranking in zip(corpora, rankings, strict=True)
+        for score, seq in zip(ranking.scores.tolist(), corpus.seqs.tolist(), strict=True)
+        if score > 0
+    ]
+    return [seq for _, seq in sorted(scored)[:FIRST]]

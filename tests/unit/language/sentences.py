@@ -15,8 +15,9 @@ from pathlib import Path
 from babel.dates import format_date, format_time
 from babel.numbers import format_decimal
 
-from memory.project import PartialDate
+from memory.project import PartialDate, RecordId
 from memory.project.values import Value
+from workers.grounding.values_in_entries import Claim, Source, ungrounded
 
 AT = datetime.datetime(2026, 3, 4, 9, 30, tzinfo=datetime.UTC)  # a Wednesday
 # The values of the relative phrases, in the order in which they are written below, and for each a
@@ -344,6 +345,12 @@ def sentences(code: str) -> Iterator[Sentence]:
     for amount in AMOUNTS:
         written = format_decimal(amount, locale=code)
         yield Sentence(language.costs.format(written), amount, amount + _step(int(amount)))
+
+
+def is_refused(text: str, value: Value) -> bool:
+    """Return whether a field with this value is refused if the record cites the text."""
+    claim = Claim(RecordId("travel", "trips", "rome"), [1], {"value": value})
+    return any(one.blocking for one in ungrounded([claim], {1: Source(1, text, AT)}, "UTC"))
 
 
 @functools.cache

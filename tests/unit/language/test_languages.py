@@ -9,15 +9,8 @@ from hypothesis import strategies as st
 from memory.language.detection import languages_of
 from memory.language.lexicon import lexicon_of
 from memory.language.translation import in_english, restated
-from memory.project import RecordId
 from memory.project.values import Value
-from tests.unit.language.sentences import AT, LANGUAGES, sentences
-from workers.grounding.values_in_entries import Claim, Source, ungrounded
-
-
-def is_refused(text: str, value: Value) -> bool:
-    claim = Claim(RecordId("travel", "trips", "rome"), [1], {"value": value})
-    return any(one.blocking for one in ungrounded([claim], {1: Source(1, text, AT)}, "UTC"))
+from tests.unit.language.sentences import LANGUAGES, is_refused, sentences
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
