@@ -58,12 +58,21 @@ class Words:
         self._stems = {_stem(word[:LONGEST]) for word in _content_words(text)}
         self._in_order = sorted(self._stems)
         self._plain = " ".join(words_of(text))
+        self._runs: dict[int, frozenset[str]] = {}  # by their length, made when they are needed
 
     def have(self, word: str) -> bool:
         """Return whether the text has a word with the same stem as this word."""
+        if _NO_SPACES.match(word):
+            return word in self._runs_of(len(word))
         if is_sign(word[0]):
             return word in self._plain
         return _is_akin(_stem(word[:LONGEST]), self._stems, self._in_order)
+
+    def _runs_of(self, size: int) -> frozenset[str]:
+        if size not in self._runs:
+            last = len(self._plain) - size + 1
+            self._runs[size] = frozenset(self._plain[start : start + size] for start in range(last))
+        return self._runs[size]
 
 
 def _content_words(text: str) -> Iterator[str]:
@@ -78,10 +87,10 @@ def _signs_of(run: str) -> Iterator[str]:
     """Yield the words in a run of characters without spaces, or its parts if it is long."""
     for word in _RUN.findall(run) if _JAPANESE.search(run) else [run]:
         size = SIGNS_OF_HAN if _HAN.match(word) else SIGNS_OF_OTHERS
-        if MIN_SIGNS <= len(word) <= size and word not in _EMPTY | _empty_signs():
+        if len(word) > size:
+            yield from (word[start : start + size] for start in range(len(word) - size + 1))
+        elif len(word) >= MIN_SIGNS and word not in _EMPTY and word not in _empty_signs():
             yield word
-        for start in range(len(word) - size + 1 if len(word) > size else 0):
-            yield word[start : start + size]
 
 
 @lru_cache(maxsize=1)
