@@ -59,6 +59,11 @@ TO_ROME: dict[str, Value] = {"to": "Città di Roma", "days": 3}
         ),
         ("We do not need milk", retire({"text": "Buy milk, and eggs"}, "Note", "notes")),
         ("東京旅行はキャンセル", retire({"to": "東京"}, "Trip", "trips")),
+        (
+            "スタジオはもういらない",
+            retire({"text": "カント通りの陶芸スタジオの賃貸契約"}, "Note", "notes"),
+        ),
+        ("不再需要康德街的陶艺工作室", retire({"text": "陶艺工作室的租约"}, "Note", "notes")),
         ("Москву отменяем", retire({"to": "Москва, Москву"}, "Trip", "trips")),
     ],
 )
@@ -81,6 +86,8 @@ def test_a_word_of_the_record_names_it(text: str, retirement: Retirement) -> Non
         # References and other values of a record are not its name.
         ("The passport is severe", retire({"of": Ref("Passport", "passport")}, "Trip", "trips")),
         ("severe weather", retire({"how": EnumMember("Gravity", "SEVERE")})),
+        ("今日は記録を削除してください", retire({"text": "今日の記録"}, "Note", "notes")),
+        ("我今天去超市买东西", retire({"text": "陶艺工作室的租约"}, "Note", "notes")),
         ("", retire(PENICILLIN)),
     ],
 )
