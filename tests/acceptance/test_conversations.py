@@ -113,10 +113,7 @@ def converse(system: System, language: str) -> Person:
 def contracts(person: Person) -> list[dict[str, Any]]:
     """Return the contracts in the state, without the texts that are in the person's language."""
     records = person.get("state/contracts/contracts/")["records"]
-    return [
-        {name: value for name, value in one.items() if name not in ("subject", "sources")}
-        for one in records
-    ]
+    return [{**one, "fields": {**one["fields"], "subject": None}} for one in records]
 
 
 def alert_of(person: Person) -> dict[str, Any]:
