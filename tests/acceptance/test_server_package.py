@@ -62,6 +62,7 @@ def test_a_release_has_packages_for_each_registry(packages: Path) -> None:
     assert names == {
         "userascode-N-py3-none-any.whl",
         "userascode-N.tar.gz",
+        "userascode-ai-sdk-N.tgz",
         "userascode-client-N.tgz",
         "userascode_agents-N-py3-none-any.whl",
         "userascode_agents-N.tar.gz",
