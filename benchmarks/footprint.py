@@ -89,10 +89,13 @@ def seconds_of_a_record(client: Client) -> float:
 
 def memory_of(system: System) -> list[Row]:
     """Return a row for each process: the MiB that it and its children use, as PSS."""
-    rows = []
+    forker = psutil.Process(system.forker.process.pid)
+    families = {"forker": [forker]}
     for name, process in system.processes.items():
         parent = psutil.Process(process.pid)
-        family = [parent, *parent.children(recursive=True)]
+        families[name] = [parent, *parent.children(recursive=True)]
+    rows = []
+    for name, family in families.items():
         pss = sum(one.memory_full_info().pss for one in family) / 2**20
         rows.append({"process": name, "processes": len(family), "mib": round(pss, 1)})
     return rows

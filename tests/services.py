@@ -71,6 +71,7 @@ def own_redis_server() -> Iterator[Redis]:
         (own / "logs").mkdir()
         server = redis_in(own, inherited=())
         try:
+            server.process.start()
             yield server
         finally:
             server.process.kill()

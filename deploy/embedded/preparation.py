@@ -1,6 +1,7 @@
 """Migrations and static files: brought up to date in one process, and only if code has changed.
 
-`python -m deploy.embedded.preparation` does it, with the environment of a server.
+`python -m deploy.embedded.preparation URL` does it, with the environment of a server; the URL is
+that of the database, for its owner.
 """
 
 import hashlib
@@ -8,6 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict
 
 _ROOT = Path(__file__).resolve().parents[2]
 # What the database and the static files are made from: our own code, and these packages.
@@ -55,8 +58,11 @@ def main() -> int:
     """Migrate the database and collect the static files."""
     import django
     from django.core.management import call_command
+    from django.db import connection
 
     django.setup()
+    owner = conninfo_to_dict(sys.argv[1])
+    connection.settings_dict.update(USER=owner["user"], PASSWORD=owner["password"])
     call_command("migrate", verbosity=0, skip_checks=False)
     call_command("collectstatic", interactive=False, verbosity=0)
     return 0

@@ -8,6 +8,7 @@ import ctypes
 import os
 import pwd
 import random
+import select
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Protocol
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -96,13 +98,42 @@ def held_port(preferred: int = 0) -> Iterator[int]:
             return
 
 
+class Child(Protocol):
+    """A process that was started, such as a Popen; it stays a zombie until `wait` is called."""
+
+    pid: int
+    returncode: int | None
+
+    def wait(self) -> int:
+        """Wait for the end of the process, and return its exit code."""
+
+
+def execute(process: "ManagedProcess", log: IO[bytes]) -> Child:
+    """Start the command of a process, with its output in `log`."""
+    group = pwd.getpwnam(process.user).pw_gid if process.user else None
+    return subprocess.Popen(  # noqa: S603  # nosec B603 # our own programs
+        process.command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        cwd=process.folder,
+        env=process.environment,
+        user=process.user,
+        group=group,
+        extra_groups=[] if process.user else None,
+        start_new_session=True,
+        pass_fds=process.inherited,
+        preexec_fn=die_with_parent(process.stop_signal),
+    )
+
+
 @dataclass
 class ManagedProcess:
     """One child process: how to start it, when it is ready, how to stop it.
 
     `ready` is called repeatedly after the process has been started; an exception means "not yet".
     Output is appended to `log_path`. `inherited` lists lock file descriptors, which the child keeps
-    open.
+    open. `begin` starts it: by default, as a program.
     """
 
     name: str
@@ -114,25 +145,27 @@ class ManagedProcess:
     user: str | None = None
     stop_signal: int = signal.SIGTERM
     inherited: tuple[int, ...] = ()
+    begin: Callable[["ManagedProcess", IO[bytes]], Child] = execute
     wanted: bool = field(default=False, init=False)
-    _popen: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _child: Child | None = field(default=None, init=False)
+    # Readable once the process has ended.
+    _end: int = field(default=-1, init=False)
     _log_offset: int = field(default=0, init=False)
 
     @property
     def pid(self) -> int:
         """The pid of the most recent process; raises ProcessFailed if it was never started."""
-        if self._popen is None:
+        if self._child is None:
             raise ProcessFailed(f"{self.name} was never started")
-        return self._popen.pid
+        return self._child.pid
 
     @property
     def running(self) -> bool:
         """True while the process is alive."""
-        if self._popen is None or self._popen.returncode is not None:
+        if self._child is None or self._child.returncode is not None:
             return False
-        # WNOWAIT leaves a zombie, which keeps the process group id from being reused.
-        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._popen.pid, look) is None
+        # This leaves a zombie, which keeps the process group id from being reused.
+        return not _has_ended(self._end, wait=False)
 
     @property
     def died(self) -> bool:
@@ -147,23 +180,10 @@ class ManagedProcess:
                 " exits"
             )
         self._reap()
-        group = pwd.getpwnam(self.user).pw_gid if self.user else None
         with self.log_path.open("ab") as log:
             self._log_offset = log.tell()
-            self._popen = subprocess.Popen(  # noqa: S603  # nosec B603 # our own programs
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-                env=self.environment,
-                user=self.user,
-                group=group,
-                extra_groups=[] if self.user else None,
-                start_new_session=True,
-                pass_fds=self.inherited,
-                preexec_fn=die_with_parent(self.stop_signal),
-            )
+            self._child = self.begin(self, log)
+        self._end = os.pidfd_open(self._child.pid)
         self.wanted = True
 
     def wait_until_ready(self, seconds: float = READY_SECONDS) -> None:
@@ -188,6 +208,17 @@ class ManagedProcess:
         except BaseException:
             self.stop()
             raise
+
+    def run(self) -> None:
+        """Start the process, and wait for its end; raise ProcessFailed unless it succeeds."""
+        self.launch()
+        self.wanted = False
+        try:
+            _has_ended(self._end, wait=True)
+        finally:
+            code = self._reap()
+        if code:
+            raise ProcessFailed(f"{self.name} failed.\n{self.log_tail()}")
 
     def ask_to_stop(self) -> None:
         """Send the stop signal once, without waiting; `stop` waits."""
@@ -219,9 +250,18 @@ class ManagedProcess:
         tail = "\n".join(f"  | {line}" for line in self.output().splitlines()[-lines:])
         return f"End of {self.log_path}:\n{tail or '  | (empty)'}"
 
-    def _reap(self) -> None:
-        if self._popen is None or self._popen.returncode is not None:
-            return
+    def _reap(self) -> int | None:
+        """Kill what is left of the process and its children; return its exit code."""
+        if self._child is None or self._child.returncode is not None:
+            return None
         with suppress(ProcessLookupError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        self._popen.wait()
+            os.killpg(self._child.pid, signal.SIGKILL)
+        code = self._child.wait()
+        os.close(self._end)
+        return code
+
+
+def _has_ended(descriptor: int, *, wait: bool) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if wait else 0))

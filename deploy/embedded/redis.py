@@ -25,9 +25,9 @@ class Redis:
 
 
 def redis_in(folder: Path, *, inherited: tuple[int, ...]) -> Redis:
-    """Start Redis with its data in the directory `folder`, which is created if it doesn't exist.
+    """Return a Redis server, not running yet, with its data in the directory `folder`.
 
-    Raises ProcessFailed if Redis is missing or doesn't start.
+    Raises ProcessFailed if Redis is missing.
     """
     program = _program()
     data = service_folder(folder, "redis")
@@ -63,7 +63,6 @@ def redis_in(folder: Path, *, inherited: tuple[int, ...]) -> Redis:
         user=service_user(),
         inherited=inherited,
     )
-    process.start()
     return Redis(process=process, url=url)
 
 

@@ -14,7 +14,7 @@ from deploy.embedded.redis import Redis, redis_in
 
 @dataclass(frozen=True)
 class Services:
-    """PostgreSQL and Redis, both running.
+    """PostgreSQL and Redis.
 
     `data_folder` is where both actually store their data, which isn't always the requested
     directory. `inherited` contains the descriptors that any other process using this data must
@@ -37,17 +37,23 @@ class Services:
             "ALLOWED_HOSTS": "127.0.0.1,localhost",
         }
 
+    def start(self) -> None:
+        """Start both; raise ProcessFailed if one doesn't start."""
+        self.redis.process.launch()
+        self.postgres.start()
+        self.redis.process.wait_until_ready()
+
 
 @contextmanager
-def running_services(
+def claimed_services(
     data_folder: Path | None = None, *, durable: bool = True
 ) -> Iterator[Services]:
-    """Run PostgreSQL and Redis until the context ends; then stop them.
+    """Yield PostgreSQL and Redis, which don't run yet; stop them when the context ends.
 
     If `data_folder` is given, a later run finds the data again; otherwise, the data is deleted at
     the end. `durable=False` makes PostgreSQL faster, but then a power failure may destroy the data.
     Call this function from the main thread. Raises AlreadyRunning if another supervisor is using
-    the directory, and ProcessFailed if a service doesn't start.
+    the directory.
     """
     with ExitStack() as stack:
         if data_folder is None:
@@ -65,3 +71,16 @@ def running_services(
         redis = redis_in(folder, inherited=inherited)
         stack.callback(redis.process.stop)
         yield Services(folder, postgres, redis, inherited)
+
+
+@contextmanager
+def running_services(
+    data_folder: Path | None = None, *, durable: bool = True
+) -> Iterator[Services]:
+    """Run PostgreSQL and Redis until the context ends (see `claimed_services`).
+
+    Raises ProcessFailed if one doesn't start.
+    """
+    with claimed_services(data_folder, durable=durable) as services:
+        services.start()
+        yield services

@@ -9,13 +9,21 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from deploy.embedded.forking import Forker
 from deploy.embedded.preparation import is_prepared, mark_prepared
-from deploy.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, held_port
+from deploy.embedded.process import (
+    ManagedProcess,
+    ProcessFailed,
+    die_with_parent,
+    execute,
+    held_port,
+)
 from deploy.embedded.sandboxes import prepare_sandboxes
-from deploy.embedded.services import Services, running_services
+from deploy.embedded.services import Services, claimed_services
 
 # Of the checkout, or where the package is installed: Python finds our packages there.
 _ROOT = Path(__file__).resolve().parents[2]
@@ -31,12 +39,14 @@ DEFAULT_THREADS = 8
 class System:
     """A running server.
 
-    `environment` contains the variables that another process needs to join the server. `processes`
-    maps names to processes in the order they were started: postgres, redis, web, mcp, sandbox-1
+    `environment` contains the variables that another process needs to join the server. The server's
+    processes are forked by `forker`, unless they have variables of their own. `processes` maps
+    names to processes in the order they were started: postgres, redis, web, mcp, sandbox-1
     ..., llm-1 ..., default-1 ..., beat, beat-2 ...
     """
 
     services: Services
+    forker: Forker
     environment: Mapping[str, str]
     processes: Mapping[str, ManagedProcess]
     base_url: str
@@ -52,19 +62,8 @@ class System:
 
         `environment` adds to the server's variables. Raises ProcessFailed if the command fails.
         """
-        return self._run("-m", "django", *arguments, environment=environment)
-
-    def prepare(self) -> None:
-        """Bring the database and the static files up to date with the code."""
-        cluster = self.services.postgres.cluster
-        if not is_prepared(cluster, self.environment):
-            owner = {"DATABASE_URL": self.services.postgres.owner_url}
-            self._run("-m", "deploy.embedded.preparation", environment=owner)
-            mark_prepared(cluster)
-
-    def _run(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         finished = subprocess.run(  # noqa: S603  # nosec B603 # our own program
-            [sys.executable, *arguments],
+            [sys.executable, "-m", "django", *arguments],
             cwd=_ROOT,
             env={**os.environ, **self.environment, **(environment or {})},
             stdin=subprocess.DEVNULL,
@@ -78,6 +77,38 @@ class System:
             end = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
             raise ProcessFailed(f"{command} failed:\n{end}")
         return finished.stdout
+
+    def prepare(self) -> None:
+        """Bring the database and the static files up to date with the code."""
+        postgres = self.services.postgres
+        if not is_prepared(postgres.cluster, self.environment):
+            command = ["deploy.embedded.preparation", postgres.owner_url]
+            self.make_process("preparation", command, ready=lambda process: True).run()
+            mark_prepared(postgres.cluster)
+
+    def make_process(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        ready: Callable[[ManagedProcess], bool],
+        environment: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> ManagedProcess:
+        """Return an unstarted process of the server.
+
+        It is forked, with `settings` of its own, unless it needs an environment of its own.
+        """
+        return ManagedProcess(
+            name=name,
+            command=[sys.executable, "-m", *command],
+            log_path=self.data_folder / "logs" / f"{name}.log",
+            ready=ready,
+            environment={**os.environ, **self.environment, **(environment or {})},
+            folder=_ROOT,
+            inherited=self.services.inherited,
+            begin=execute if environment else partial(self.forker.fork, settings=settings or {}),
+        )
 
     def start(self, *names: str) -> None:
         """Start processes that were stopped or killed, in parallel; wait until all are ready."""
@@ -130,9 +161,34 @@ def running_system(
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
         report("PostgreSQL and Redis")
-        services = stack.enter_context(running_services(data_folder))
+        services = stack.enter_context(claimed_services(data_folder))
         port = stack.enter_context(held_port(web_port))
-        system = _make_system(services, port, environment or {})
+        variables = {
+            **services.environment,
+            "DJANGO_SETTINGS_MODULE": "uac_site.settings",
+            "STATIC_ROOT": str(services.data_folder / "staticfiles"),
+            **(environment or {}),
+        }
+        # It imports the code while the services start.
+        forker = Forker(
+            environment={**os.environ, **variables},
+            log_path=services.data_folder / "logs" / "forker.log",
+            folder=_ROOT,
+            inherited=services.inherited,
+            modules=("memory.integrations.mcp.web",) if mcp else (),
+        )
+        stack.callback(forker.stop)
+        services.start()
+        system = System(
+            services=services,
+            forker=forker,
+            environment=variables,
+            processes={
+                process.name: process
+                for process in (services.postgres.process, services.redis.process)
+            },
+            base_url=f"http://127.0.0.1:{port}",
+        )
         prepare_sandboxes(system.environment, report)
         report("migrations and static files")
         system.prepare()
@@ -154,23 +210,6 @@ def running_system(
         stack.callback(_stop_all, list(started.values()))
         system.start(*started)
         yield system
-
-
-def _make_system(services: Services, port: int, environment: Mapping[str, str]) -> System:
-    """Return the system, with only the services running so far."""
-    return System(
-        services=services,
-        environment={
-            **services.environment,
-            "DJANGO_SETTINGS_MODULE": "uac_site.settings",
-            "STATIC_ROOT": str(services.data_folder / "staticfiles"),
-            **environment,
-        },
-        processes={
-            process.name: process for process in (services.postgres.process, services.redis.process)
-        },
-        base_url=f"http://127.0.0.1:{port}",
-    )
 
 
 def _worker_commands(
@@ -205,17 +244,15 @@ def _make_processes(
     environment_of: Mapping[str, Mapping[str, str]],
 ) -> dict[str, ManagedProcess]:
     """Return an unstarted process for each command; one with a port is ready once it responds."""
-    variables = {**os.environ, **system.environment}
-    metrics = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
+    first_port = system.environment.get("UAC_METRICS_PORT") or os.environ.get("UAC_METRICS_PORT")
+    metrics = _metrics_ports(commands, int(first_port or 0))
     return {
-        name: ManagedProcess(
-            name=name,
-            command=[sys.executable, "-m", *command],
-            log_path=system.data_folder / "logs" / f"{name}.log",
+        name: system.make_process(
+            name,
+            command,
             ready=_answers(ports[name]) if name in ports else _celery_says_ready,
-            environment={**variables, **metrics.get(name, {}), **environment_of.get(name, {})},
-            folder=_ROOT,
-            inherited=system.services.inherited,
+            environment=environment_of.get(name),
+            settings=metrics.get(name),
         )
         for name, command in commands.items()
     }
@@ -247,14 +284,14 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
     ]
 
 
-def _metrics_ports(names: Iterable[str], first: int) -> dict[str, dict[str, str]]:
-    """Return the variable that sets each process's own metrics port.
+def _metrics_ports(names: Iterable[str], first: int) -> dict[str, dict[str, int]]:
+    """Return the setting that sets each process's own metrics port.
 
     The workers for sandboxes and language models get the first ports.
     """
     workers = ("sandbox-", "llm-")
     serving = sorted(names, key=lambda name: not name.startswith(workers)) if first else []
-    return {name: {"UAC_METRICS_PORT": str(port)} for port, name in enumerate(serving, first)}
+    return {name: {"UAC_METRICS_PORT": port} for port, name in enumerate(serving, first)}
 
 
 def _beat(schedule: Path) -> list[str]:

@@ -132,8 +132,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="The field of a user's metadata that staff see beside the id,"
-                        " such as name.",
+                        help_text="The field of a user's metadata that staff see beside the id, such as name.",
                         max_length=100,
                     ),
                 ),
@@ -190,6 +189,19 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["user", "-version"],
+                "indexes": [models.Index(fields=["-created_at", "-id"], name="checkpoint_newest")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("verdict__contains", {"accepted": True}),
+                            models.Q(
+                                ("verdict__contains", {"checks": [{"passed": False}]}),
+                                _negated=True,
+                            ),
+                        ),
+                        name="checkpoint_accepted",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -273,6 +285,31 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("dead_since__isnull", False)),
+                        fields=["dead_since"],
+                        name="backtest_dead",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state__in", ["waiting", "running"])),
+                        fields=["run_after"],
+                        name="backtest_due",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("state__in", ["waiting", "running"]), ("finished_at", None)),
+                            models.Q(
+                                models.Q(("state__in", ["waiting", "running"]), _negated=True),
+                                models.Q(("finished_at", None), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="backtest_finished",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -389,6 +426,28 @@ class Migration(migrations.Migration):
                     ("erase_memoryuser", "Can erase users permanently (privacy)"),
                     ("subject_access", "Can download all stored data about a person (privacy)"),
                 ],
+                "indexes": [
+                    models.Index(fields=["-created_at"], name="user_newest"),
+                    models.Index(
+                        condition=models.Q(("constraints_due_at__isnull", False)),
+                        fields=["constraints_due_at"],
+                        name="user_constraints_due",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("constraints_changed_at__isnull", False), ("head__isnull", False)
+                        ),
+                        fields=["constraints_changed_at"],
+                        name="user_constraints_changed",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("erased_at", None)),
+                        fields=("workspace", "user_id"),
+                        name="user_id_of_remembered",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -458,6 +517,19 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["name", "due_at"],
+                        name="lane_due",
+                    ),
+                    models.Index(fields=["due_at", "id"], name="lane_longest"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "name"), name="lane_of_user")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="IdempotencyKey",
@@ -487,6 +559,12 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
+                "indexes": [models.Index(fields=["created_at"], name="idempotency_key_age")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "key"), name="idempotency_key_in_workspace"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -531,6 +609,20 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("dead_since__isnull", False)),
+                        fields=["dead_since"],
+                        name="forecast_dead",
+                    ),
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="forecast_due",
+                    ),
+                ],
+            },
         ),
         migrations.CreateModel(
             name="EntryOutcome",
@@ -575,6 +667,20 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["user", "seq"],
+                "indexes": [
+                    models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
+                    models.Index(
+                        condition=models.Q(("outcome", "rejected")),
+                        fields=["decided_at"],
+                        name="outcome_rejected",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "seq"), name="outcome_of_entry"),
+                    models.CheckConstraint(
+                        condition=models.Q(("seq__gte", 1)), name="outcome_numbered"
+                    ),
+                ],
             },
         ),
         migrations.AddField(
@@ -603,6 +709,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "path", "source_hash", "image_digest"),
+                        name="bytecode_of_file",
+                    )
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Blob",
@@ -620,6 +734,11 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "hash"), name="blob_of_user")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="BacktestUser",
@@ -654,6 +773,11 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("backtest", "user"), name="user_of_backtest")
+                ],
+            },
         ),
         migrations.AddField(
             model_name="backtest",
@@ -733,6 +857,88 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-opened_at"],
+                "indexes": [
+                    models.Index(fields=["user", "state"], name="alert_of_user"),
+                    models.Index(fields=["user", "-opened_at"], name="alert_openings"),
+                    models.Index(
+                        condition=models.Q(("duplicate_of", None)),
+                        fields=["opened_at"],
+                        include=("severity", "user"),
+                        name="alert_listed_opened",
+                    ),
+                    models.Index(
+                        memory.alerts.models.alerts.Place(
+                            "state", among="open,acknowledged,snoozed,resolved"
+                        ),
+                        memory.alerts.models.alerts.Place(
+                            "severity", among="critical,warning,info"
+                        ),
+                        models.OrderBy(models.F("opened_at"), descending=True),
+                        name="alert_by_urgency",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "resolved"), _negated=True),
+                        fields=["severity", "state"],
+                        include=("user",),
+                        name="alert_live",
+                    ),
+                    models.Index(
+                        condition=models.Q(("duplicate_of__isnull", False)),
+                        fields=["duplicate_of"],
+                        name="alert_duplicate",
+                    ),
+                    models.Index(
+                        condition=models.Q(("was_duplicate_of__isnull", False)),
+                        fields=["was_duplicate_of"],
+                        name="alert_former_duplicate",
+                    ),
+                    models.Index(
+                        condition=models.Q(("snoozed_until__isnull", False)),
+                        fields=["snoozed_until"],
+                        name="alert_to_wake",
+                    ),
+                    models.Index(
+                        condition=models.Q(("escalate_at__isnull", False)),
+                        fields=["escalate_at"],
+                        name="alert_to_escalate",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "resolved"), _negated=True),
+                        fields=("user", "fingerprint"),
+                        name="one_live_alert_per_fingerprint",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("state", "resolved"), ("resolved_at__isnull", False)),
+                            models.Q(
+                                models.Q(("state", "resolved"), _negated=True),
+                                models.Q(("resolved_at__isnull", False), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="alert_resolved",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("holds_back", False), ("state", "resolved"), _connector="OR"
+                        ),
+                        name="alert_holds_back",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("snoozed_until", None), ("state", "snoozed"), _connector="OR"
+                        ),
+                        name="alert_snoozed",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("escalate_at", None), ("state", "open"), _connector="OR"
+                        ),
+                        name="alert_escalates",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -779,6 +985,29 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="merge_due",
+                    )
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("due_at", None), ("finished_at", None), _connector="OR"
+                        ),
+                        name="merge_finished",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("finished_at", None),
+                            ("cursor_seq__gte", models.F("last_seq")),
+                            _connector="OR",
+                        ),
+                        name="merge_complete",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -797,6 +1026,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [models.Index(fields=["merge", "seq"], name="copied_as")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("merge", "from_seq"), name="copied_once")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Pause",
@@ -827,6 +1062,18 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-paused_at"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("resumed_at__isnull", True)),
+                        fields=("user",),
+                        name="user_paused_once",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("resumed_at__isnull", True), ("user__isnull", True)),
+                        fields=("workspace",),
+                        name="workspace_paused_once",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -852,6 +1099,13 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-paused_at"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("resumed_at__isnull", True)),
+                        fields=("user", "constraint"),
+                        name="paused_once",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -874,6 +1128,13 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "domain", "collection", "key"), name="location_of_record"
+                    )
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Redaction",
@@ -920,6 +1181,22 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="redaction_due",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "seq"), name="redaction_of_user"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("due_at", None), ("finished_at", None), _connector="OR"
+                        ),
+                        name="redaction_finished",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -978,6 +1255,75 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-queued_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("dead_since__isnull", False)),
+                        fields=["dead_since"],
+                        name="run_dead",
+                    ),
+                    models.Index(fields=["user", "-queued_at"], name="run_of_user"),
+                    models.Index(
+                        condition=models.Q(("status", "done"), _negated=True),
+                        fields=["run_after"],
+                        name="run_unfinished",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("trigger__in", ["api", "staff"]),
+                            models.Q(("status", "done"), _negated=True),
+                        ),
+                        fields=["user"],
+                        name="run_waited_for",
+                    ),
+                    models.Index(
+                        condition=models.Q(("asked_by", ""), _negated=True),
+                        fields=["user", "asked_by", "-queued_at"],
+                        name="run_of_staff",
+                    ),
+                    models.Index(
+                        condition=models.Q(("status", "done")),
+                        fields=["finished_at"],
+                        include=("outcome", "user"),
+                        name="run_ended",
+                    ),
+                    models.Index(fields=["-queued_at"], name="run_newest"),
+                    models.Index(
+                        condition=models.Q(
+                            ("outcome", "ok"), models.Q(("answer_key", ""), _negated=True)
+                        ),
+                        fields=["checkpoint", "answer_key"],
+                        name="run_answer",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("status", "done"), ("finished_at__isnull", False)),
+                            models.Q(
+                                models.Q(("status", "done"), _negated=True),
+                                models.Q(("finished_at__isnull", False), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="run_finished",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("status", "done"), models.Q(("outcome", ""), _negated=True)),
+                            models.Q(models.Q(("status", "done"), _negated=True), ("outcome", "")),
+                            _connector="OR",
+                        ),
+                        name="run_outcome",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("kind", "constraints"), _negated=True),
+                            ("checkpoint__isnull", False),
+                            _connector="OR",
+                        ),
+                        name="run_of_constraints",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1059,6 +1405,34 @@ class Migration(migrations.Migration):
                 "permissions": [
                     ("view_llmcall_content", "Can read prompts and answers of model calls")
                 ],
+                "indexes": [
+                    models.Index(fields=["-started_at"], name="llm_call_age"),
+                    models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
+                    models.Index(fields=["work"], name="llm_call_of_work"),
+                    models.Index(
+                        condition=models.Q(("accepted__isnull", False)),
+                        fields=["workspace", "model", "-started_at"],
+                        name="llm_call_judged_of_model",
+                    ),
+                    models.Index(
+                        condition=models.Q(("outcome", "started")),
+                        fields=["workspace", "expires_at"],
+                        name="llm_call_under_way",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("outcome", "started"), ("finished_at", None)),
+                            models.Q(
+                                models.Q(("outcome", "started"), _negated=True),
+                                models.Q(("finished_at", None), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="call_finished",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1115,6 +1489,28 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["alert", "seq"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("user__isnull", False)),
+                        fields=["user", "seq"],
+                        name="event_of_user",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "seq"), name="event_seq_in_workspace"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("alert__isnull", False), ("entries", []), ("user__isnull", True)
+                            ),
+                            models.Q(("alert__isnull", True), ("user__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="event_of_alert_or_entries",
+                    ),
+                ],
             },
         ),
         migrations.AddField(
@@ -1149,6 +1545,15 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="search_due",
+                    )
+                ],
+            },
         ),
         migrations.CreateModel(
             name="SearchSegment",
@@ -1171,6 +1576,15 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["user", "first_seq"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "first_seq"), name="segment_of_user"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("first_seq__gte", 1), ("last_seq__gte", models.F("first_seq"))
+                        ),
+                        name="segment_covers_entries",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1188,6 +1602,11 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("segment", "number"), name="block_of_segment")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="StaffAccess",
@@ -1240,6 +1659,11 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["at"], name="audit_at"),
+                    models.Index(fields=["staff_name", "id"], name="audit_staff"),
+                    models.Index(fields=["person", "id"], name="audit_person"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1310,6 +1734,11 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("subscription", "workspace"), name="one_cursor_per_workspace"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1351,6 +1780,26 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="erasure_due",
+                    )
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("due_at", None), ("finished_at__isnull", False)),
+                            models.Q(
+                                models.Q(("due_at", None), _negated=True),
+                                models.Q(("finished_at__isnull", False), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="erasure_finished",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1462,6 +1911,56 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created_at", "-seq"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("dead_since__isnull", False)),
+                        fields=["dead_since"],
+                        name="delivery_dead",
+                    ),
+                    models.Index(fields=["-created_at", "-seq"], name="delivery_newest"),
+                    models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
+                    models.Index(
+                        condition=models.Q(("state", "pending")),
+                        fields=["endpoint", "run_after", "seq"],
+                        name="delivery_pending",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("lease_expires_at__isnull", False), ("state", "pending")
+                        ),
+                        fields=["endpoint", "lease_expires_at"],
+                        name="delivery_leased",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "pending")),
+                        fields=["endpoint", "alert", "seq"],
+                        name="delivery_order",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "given_up")),
+                        fields=["endpoint", "created_at"],
+                        name="delivery_given_up",
+                    ),
+                    models.Index(
+                        condition=models.Q(("settled_at__isnull", False)),
+                        fields=["settled_at"],
+                        name="delivery_settled",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("endpoint", "event"), name="delivery_of_event"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("state", "pending"), ("settled_at", None)),
+                            models.Q(
+                                models.Q(("state", "pending"), _negated=True),
+                                models.Q(("settled_at", None), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="delivery_settled",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1497,6 +1996,14 @@ class Migration(migrations.Migration):
                 "ordering": ["workspace", "name"],
                 "permissions": [
                     ("approve_workspaceconstraint", "Can approve and enable constraints")
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("workspace", "name"), name="constraint_name_in_workspace"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("percentage__lte", 100)), name="constraint_percentage"
+                    ),
                 ],
             },
         ),
@@ -1540,6 +2047,18 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["constraint", "-number"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "checking")),
+                        fields=["run_after"],
+                        name="constraint_version_unjudged",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("constraint", "number"), name="version_number_of_constraint"
+                    )
+                ],
             },
         ),
         migrations.AddField(
@@ -1651,36 +2170,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.AddIndex(
-            model_name="memoryuser",
-            index=models.Index(fields=["-created_at"], name="user_newest"),
-        ),
-        migrations.AddIndex(
-            model_name="memoryuser",
-            index=models.Index(
-                condition=models.Q(("constraints_due_at__isnull", False)),
-                fields=["constraints_due_at"],
-                name="user_constraints_due",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="memoryuser",
-            index=models.Index(
-                condition=models.Q(
-                    ("constraints_changed_at__isnull", False), ("head__isnull", False)
-                ),
-                fields=["constraints_changed_at"],
-                name="user_constraints_changed",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="memoryuser",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("erased_at", None)),
-                fields=("workspace", "user_id"),
-                name="user_id_of_remembered",
-            ),
-        ),
-        migrations.AddIndex(
             model_name="logentry",
             index=models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
         ),
@@ -1732,68 +2221,6 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
-            model_name="lane",
-            index=models.Index(
-                condition=models.Q(("due_at__isnull", False)),
-                fields=["name", "due_at"],
-                name="lane_due",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="lane",
-            index=models.Index(fields=["due_at", "id"], name="lane_longest"),
-        ),
-        migrations.AddConstraint(
-            model_name="lane",
-            constraint=models.UniqueConstraint(fields=("user", "name"), name="lane_of_user"),
-        ),
-        migrations.AddIndex(
-            model_name="idempotencykey",
-            index=models.Index(fields=["created_at"], name="idempotency_key_age"),
-        ),
-        migrations.AddConstraint(
-            model_name="idempotencykey",
-            constraint=models.UniqueConstraint(
-                fields=("workspace", "key"), name="idempotency_key_in_workspace"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="forecast",
-            index=models.Index(
-                condition=models.Q(("dead_since__isnull", False)),
-                fields=["dead_since"],
-                name="forecast_dead",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="forecast",
-            index=models.Index(
-                condition=models.Q(("due_at__isnull", False)),
-                fields=["due_at"],
-                name="forecast_due",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="entryoutcome",
-            index=models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
-        ),
-        migrations.AddIndex(
-            model_name="entryoutcome",
-            index=models.Index(
-                condition=models.Q(("outcome", "rejected")),
-                fields=["decided_at"],
-                name="outcome_rejected",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="entryoutcome",
-            constraint=models.UniqueConstraint(fields=("user", "seq"), name="outcome_of_entry"),
-        ),
-        migrations.AddIndex(
-            model_name="checkpoint",
-            index=models.Index(fields=["-created_at", "-id"], name="checkpoint_newest"),
-        ),
-        migrations.AddIndex(
             model_name="checkpoint",
             index=models.Index(
                 condition=models.Q(("origin", "restored")),
@@ -1805,413 +2232,6 @@ class Migration(migrations.Migration):
             model_name="checkpoint",
             constraint=models.UniqueConstraint(
                 fields=("user", "version"), name="checkpoint_version"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="bytecode",
-            constraint=models.UniqueConstraint(
-                fields=("user", "path", "source_hash", "image_digest"), name="bytecode_of_file"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="blob",
-            constraint=models.UniqueConstraint(fields=("user", "hash"), name="blob_of_user"),
-        ),
-        migrations.AddConstraint(
-            model_name="backtestuser",
-            constraint=models.UniqueConstraint(
-                fields=("backtest", "user"), name="user_of_backtest"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="merge",
-            index=models.Index(
-                condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="merge_due"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="copiedentries",
-            index=models.Index(fields=["merge", "seq"], name="copied_as"),
-        ),
-        migrations.AddConstraint(
-            model_name="copiedentries",
-            constraint=models.UniqueConstraint(fields=("merge", "from_seq"), name="copied_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="pause",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("resumed_at__isnull", True)),
-                fields=("user",),
-                name="user_paused_once",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="pause",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("resumed_at__isnull", True), ("user__isnull", True)),
-                fields=("workspace",),
-                name="workspace_paused_once",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="pausedconstraint",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("resumed_at__isnull", True)),
-                fields=("user", "constraint"),
-                name="paused_once",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="recordlocation",
-            constraint=models.UniqueConstraint(
-                fields=("user", "domain", "collection", "key"), name="location_of_record"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="redaction",
-            index=models.Index(
-                condition=models.Q(("due_at__isnull", False)),
-                fields=["due_at"],
-                name="redaction_due",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="redaction",
-            constraint=models.UniqueConstraint(fields=("user", "seq"), name="redaction_of_user"),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("dead_since__isnull", False)),
-                fields=["dead_since"],
-                name="run_dead",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(fields=["user", "-queued_at"], name="run_of_user"),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("status", "done"), _negated=True),
-                fields=["run_after"],
-                name="run_unfinished",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(
-                    ("trigger__in", ["api", "staff"]), models.Q(("status", "done"), _negated=True)
-                ),
-                fields=["user"],
-                name="run_waited_for",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("asked_by", ""), _negated=True),
-                fields=["user", "asked_by", "-queued_at"],
-                name="run_of_staff",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("status", "done")),
-                fields=["finished_at"],
-                include=("outcome", "user"),
-                name="run_ended",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(fields=["-queued_at"], name="run_newest"),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("outcome", "ok"), models.Q(("answer_key", ""), _negated=True)),
-                fields=["checkpoint", "answer_key"],
-                name="run_answer",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="llmcall",
-            index=models.Index(fields=["-started_at"], name="llm_call_age"),
-        ),
-        migrations.AddIndex(
-            model_name="llmcall",
-            index=models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
-        ),
-        migrations.AddIndex(
-            model_name="llmcall",
-            index=models.Index(fields=["work"], name="llm_call_of_work"),
-        ),
-        migrations.AddIndex(
-            model_name="llmcall",
-            index=models.Index(
-                condition=models.Q(("accepted__isnull", False)),
-                fields=["workspace", "model", "-started_at"],
-                name="llm_call_judged_of_model",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="llmcall",
-            index=models.Index(
-                condition=models.Q(("outcome", "started")),
-                fields=["workspace", "expires_at"],
-                name="llm_call_under_way",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alertevent",
-            index=models.Index(
-                condition=models.Q(("user__isnull", False)),
-                fields=["user", "seq"],
-                name="event_of_user",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="alertevent",
-            constraint=models.UniqueConstraint(
-                fields=("workspace", "seq"), name="event_seq_in_workspace"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="alertevent",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("alert__isnull", False), ("entries", []), ("user__isnull", True)),
-                    models.Q(("alert__isnull", True), ("user__isnull", False)),
-                    _connector="OR",
-                ),
-                name="event_of_alert_or_entries",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(fields=["user", "state"], name="alert_of_user"),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(fields=["user", "-opened_at"], name="alert_openings"),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
-                condition=models.Q(("duplicate_of", None)),
-                fields=["opened_at"],
-                include=("severity", "user"),
-                name="alert_listed_opened",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
-                memory.alerts.models.alerts.Place(
-                    "state", among="open,acknowledged,snoozed,resolved"
-                ),
-                memory.alerts.models.alerts.Place("severity", among="critical,warning,info"),
-                models.OrderBy(models.F("opened_at"), descending=True),
-                name="alert_by_urgency",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
-                condition=models.Q(("state", "resolved"), _negated=True),
-                fields=["severity", "state"],
-                include=("user",),
-                name="alert_live",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
-                condition=models.Q(("duplicate_of__isnull", False)),
-                fields=["duplicate_of"],
-                name="alert_duplicate",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
-                condition=models.Q(("was_duplicate_of__isnull", False)),
-                fields=["was_duplicate_of"],
-                name="alert_former_duplicate",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
-                condition=models.Q(("snoozed_until__isnull", False)),
-                fields=["snoozed_until"],
-                name="alert_to_wake",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
-                condition=models.Q(("escalate_at__isnull", False)),
-                fields=["escalate_at"],
-                name="alert_to_escalate",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="alert",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("state", "resolved"), _negated=True),
-                fields=("user", "fingerprint"),
-                name="one_live_alert_per_fingerprint",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="searchindex",
-            index=models.Index(
-                condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="search_due"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="searchsegment",
-            constraint=models.UniqueConstraint(
-                fields=("user", "first_seq"), name="segment_of_user"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="searchblock",
-            constraint=models.UniqueConstraint(
-                fields=("segment", "number"), name="block_of_segment"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="staffaudit",
-            index=models.Index(fields=["at"], name="audit_at"),
-        ),
-        migrations.AddIndex(
-            model_name="staffaudit",
-            index=models.Index(fields=["staff_name", "id"], name="audit_staff"),
-        ),
-        migrations.AddIndex(
-            model_name="staffaudit",
-            index=models.Index(fields=["person", "id"], name="audit_person"),
-        ),
-        migrations.AddConstraint(
-            model_name="mailcursor",
-            constraint=models.UniqueConstraint(
-                fields=("subscription", "workspace"), name="one_cursor_per_workspace"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="usererasure",
-            index=models.Index(
-                condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="erasure_due"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(
-                condition=models.Q(("dead_since__isnull", False)),
-                fields=["dead_since"],
-                name="delivery_dead",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(fields=["-created_at", "-seq"], name="delivery_newest"),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(
-                condition=models.Q(("state", "pending")),
-                fields=["endpoint", "run_after", "seq"],
-                name="delivery_pending",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(
-                condition=models.Q(("lease_expires_at__isnull", False), ("state", "pending")),
-                fields=["endpoint", "lease_expires_at"],
-                name="delivery_leased",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(
-                condition=models.Q(("state", "pending")),
-                fields=["endpoint", "alert", "seq"],
-                name="delivery_order",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(
-                condition=models.Q(("state", "given_up")),
-                fields=["endpoint", "created_at"],
-                name="delivery_given_up",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="delivery",
-            index=models.Index(
-                condition=models.Q(("settled_at__isnull", False)),
-                fields=["settled_at"],
-                name="delivery_settled",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="delivery",
-            constraint=models.UniqueConstraint(
-                fields=("endpoint", "event"), name="delivery_of_event"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="workspaceconstraintversion",
-            index=models.Index(
-                condition=models.Q(("state", "checking")),
-                fields=["run_after"],
-                name="constraint_version_unjudged",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="workspaceconstraintversion",
-            constraint=models.UniqueConstraint(
-                fields=("constraint", "number"), name="version_number_of_constraint"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="workspaceconstraint",
-            constraint=models.UniqueConstraint(
-                fields=("workspace", "name"), name="constraint_name_in_workspace"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="workspaceconstraint",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("percentage__lte", 100)), name="constraint_percentage"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="backtest",
-            index=models.Index(
-                condition=models.Q(("dead_since__isnull", False)),
-                fields=["dead_since"],
-                name="backtest_dead",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="backtest",
-            index=models.Index(
-                condition=models.Q(("state__in", ["waiting", "running"])),
-                fields=["run_after"],
-                name="backtest_due",
             ),
         ),
         migrations.AddConstraint(
@@ -2228,181 +2248,6 @@ class Migration(migrations.Migration):
                 condition=models.Q(("state__in", ["waiting", "running"])),
                 fields=("user", "constraint"),
                 name="one_backtest_of_own",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="alert",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("state", "resolved"), ("resolved_at__isnull", False)),
-                    models.Q(
-                        models.Q(("state", "resolved"), _negated=True),
-                        models.Q(("resolved_at__isnull", False), _negated=True),
-                    ),
-                    _connector="OR",
-                ),
-                name="alert_resolved",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="alert",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("holds_back", False), ("state", "resolved"), _connector="OR"),
-                name="alert_holds_back",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="alert",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("snoozed_until", None), ("state", "snoozed"), _connector="OR"),
-                name="alert_snoozed",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="alert",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("escalate_at", None), ("state", "open"), _connector="OR"),
-                name="alert_escalates",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="backtest",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("state__in", ["waiting", "running"]), ("finished_at", None)),
-                    models.Q(
-                        models.Q(("state__in", ["waiting", "running"]), _negated=True),
-                        models.Q(("finished_at", None), _negated=True),
-                    ),
-                    _connector="OR",
-                ),
-                name="backtest_finished",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="delivery",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("state", "pending"), ("settled_at", None)),
-                    models.Q(
-                        models.Q(("state", "pending"), _negated=True),
-                        models.Q(("settled_at", None), _negated=True),
-                    ),
-                    _connector="OR",
-                ),
-                name="delivery_settled",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="entryoutcome",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("seq__gte", 1)), name="outcome_numbered"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="llmcall",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("outcome", "started"), ("finished_at", None)),
-                    models.Q(
-                        models.Q(("outcome", "started"), _negated=True),
-                        models.Q(("finished_at", None), _negated=True),
-                    ),
-                    _connector="OR",
-                ),
-                name="call_finished",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="run",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("status", "done"), ("finished_at__isnull", False)),
-                    models.Q(
-                        models.Q(("status", "done"), _negated=True),
-                        models.Q(("finished_at__isnull", False), _negated=True),
-                    ),
-                    _connector="OR",
-                ),
-                name="run_finished",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="run",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("status", "done"), models.Q(("outcome", ""), _negated=True)),
-                    models.Q(models.Q(("status", "done"), _negated=True), ("outcome", "")),
-                    _connector="OR",
-                ),
-                name="run_outcome",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="run",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("kind", "constraints"), _negated=True),
-                    ("checkpoint__isnull", False),
-                    _connector="OR",
-                ),
-                name="run_of_constraints",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="searchsegment",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("first_seq__gte", 1), ("last_seq__gte", models.F("first_seq"))),
-                name="segment_covers_entries",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="checkpoint",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("verdict__contains", {"accepted": True}),
-                    models.Q(("verdict__contains", {"checks": [{"passed": False}]}), _negated=True),
-                ),
-                name="checkpoint_accepted",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="merge",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("due_at", None), ("finished_at", None), _connector="OR"),
-                name="merge_finished",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="merge",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("finished_at", None),
-                    ("cursor_seq__gte", models.F("last_seq")),
-                    _connector="OR",
-                ),
-                name="merge_complete",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="redaction",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("due_at", None), ("finished_at", None), _connector="OR"),
-                name="redaction_finished",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="usererasure",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("due_at", None), ("finished_at__isnull", False)),
-                    models.Q(
-                        models.Q(("due_at", None), _negated=True),
-                        models.Q(("finished_at__isnull", False), _negated=True),
-                    ),
-                    _connector="OR",
-                ),
-                name="erasure_finished",
             ),
         ),
     ]

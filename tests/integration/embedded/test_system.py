@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from deploy.embedded.process import ProcessFailed, free_port
@@ -55,10 +56,10 @@ def test_processes_use_the_systems_services_not_those_of_their_starter(system: S
 
 
 def test_each_worker_that_serves_metrics_has_a_port_of_its_own(system: System) -> None:
-    names = ["sandbox-1", "sandbox-2", "llm-1"]
-    found = [environment_of(system.processes[name].pid)["UAC_METRICS_PORT"] for name in names]
-
-    assert found == [str(METRICS_PORT + number) for number in range(3)]
+    for number, name in enumerate(["sandbox-1", "sandbox-2", "llm-1"]):
+        connections = psutil.Process(system.processes[name].pid).net_connections()
+        listening = {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+        assert listening == {METRICS_PORT + number}
 
 
 def test_requests_and_runs_go_before_what_nobody_waits_for(system: System) -> None:
@@ -105,6 +106,17 @@ def test_what_is_unchanged_is_not_prepared_again(folder: Path) -> None:
     shutil.rmtree(static)
     start()
     assert file.exists()
+
+
+def test_processes_end_with_the_forker(folder: Path) -> None:
+    with running_system(folder, web=False, sandbox_workers=0, default_workers=0) as system:
+        beat = system.processes["beat"]
+
+        system.forker.process.kill()
+
+        assert eventually(lambda: beat.died)
+        with pytest.raises(ProcessFailed, match=r"forker"):
+            system.start("beat")
 
 
 def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:
