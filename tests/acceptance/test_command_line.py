@@ -13,6 +13,7 @@ from userascode.cli import main
 
 from deploy.embedded.system import System
 from tests.api_tour import RULE, TESTS, key_of
+from tests.unit.clients.test_imports import AT, CHATGPT, CLAUDE
 
 Run = Callable[..., Result]
 
@@ -103,9 +104,37 @@ def test_a_folder_is_imported(run: Run, system: System, key: str, tmp_path: Path
         "pets = [Pet('Rex')]\n"
     )
 
-    run("import", "cli-import", str(folder))
+    run("import", str(folder), "--user", "cli-import")
 
     assert json.loads(run("query", "cli-import", "pets[0].name").output) == "Rex"
+
+
+def test_an_export_is_imported_once(run: Run, system: System, key: str, tmp_path: Path) -> None:
+    # Given an import that was interrupted after the first of two conversations
+    user = Client(system.base_url, key).user("cli-export")
+    first, both = tmp_path / "first.json", tmp_path / "both.json"
+    first.write_text(json.dumps([CHATGPT]))
+    both.write_text(json.dumps([CHATGPT, CLAUDE]))
+    planned = run("import", str(both), "--user", "cli-export", "--dry-run").output
+    assert "entries: 4 (2 assistant, 2 user)" in planned
+    assert "1 attachments" in planned
+    run("import", str(first), "--user", "cli-export")
+    # When it is repeated, twice
+    second = run("import", str(both), "--user", "cli-export").output
+    third = run("import", str(both), "--user", "cli-export").output
+    # Then each message is there once, as it was said
+    assert "added: 2, there before: 2, verified: 4" in second
+    assert "added: 0, there before: 4, verified: 4" in third
+    entries = [(entry.role, entry.content, entry.occurred_at) for entry in user.entries.list()]
+    at = datetime.datetime.fromisoformat(AT)
+    assert (
+        entries
+        == [
+            ("user", "When do I fly to Rome?", at),
+            ("assistant", "On Friday.", at),
+        ]
+        * 2
+    )
 
 
 def test_an_error_is_one_line_with_the_fix(run: Run) -> None:

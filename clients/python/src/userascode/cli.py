@@ -2,9 +2,11 @@
 
 import itertools
 import json
-import os
 import sys
+import zipfile
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +14,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from userascode import login
+from userascode import login, problems
 from userascode._sync.client import Client
 from userascode._sync.user import User
 from userascode.base import Model
 from userascode.entries import fact, message, record
 from userascode.errors import UserAsCodeError
+from userascode.imports.formats import items_of
+from userascode.imports.reading import values_of
+from userascode.imports.running import Report, import_items
 
 if TYPE_CHECKING:
     from userascode.params import NewRecordEntry, NewTextEntry
@@ -257,19 +262,73 @@ def try_constraint(here: _Session, user_id: str, name: str, at: str | None) -> N
 
 
 @main.command("import")
-@click.argument("user_id")
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.option("--user", "user_id", required=True, help="Whose memory it becomes.")
+@click.option("--dry-run", is_flag=True, help="Only say what the file has, and send nothing.")
+@click.option(
+    "--prices",
+    default="0.25,2",
+    show_default=True,
+    help="Dollars per million tokens that your model reads and writes, for the estimate.",
+)
 @session
-def import_project(here: _Session, user_id: str, source: Path) -> None:
-    """Import a project for a user: a folder of Python files, or a zip."""
-    if source.is_dir():
-        paths = (Path(folder) / name for folder, _, names in os.walk(source) for name in names)
-        files = {
-            path.relative_to(source).as_posix(): path.read_text()
-            for path in paths
-            if path.suffix == ".py"
-        }
+def import_source(here: _Session, source: Path, user_id: str, dry_run: bool, prices: str) -> None:
+    """Import a project (Python files), or what another memory or an assistant's account holds.
+
+    A folder or zip with Python files is a project. Everything else is an export of ChatGPT, Claude,
+    mem0, Zep, Graphiti, Letta or LangMem. It can be repeated: nothing is added twice.
+    """
+    if (files := project_files(source)) is not None:
         decision = here.user(user_id).import_project(files)
-    else:
-        decision = here.user(user_id).import_project(source.read_bytes())
-    here.show(decision, f"imported as version {decision.version}")
+        here.show(decision, f"imported as version {decision.version}")
+        return
+    items = items_of(values_of(source))
+    report = Report()
+    if dry_run:
+        for _ in report.count(items):
+            pass
+        click.echo(_described(report, prices))
+        return
+    client = here.client()
+    # The user may exist, or the key may be for this user alone.
+    with suppress(problems.Conflict, problems.NotFound, problems.NotAllowed):
+        client.users.create(user_id)
+    for report in import_items(client.user(user_id), items):
+        click.echo(f"{report.added + report.known} entries …", err=True)
+    click.echo(_described(report, prices))
+    click.echo(f"added: {report.added}, there before: {report.known}, verified: {report.verified}")
+
+
+def project_files(source: Path) -> dict[str, str] | bytes | None:
+    """Return the Python files of a project, or its zip; None if the source has none."""
+    if zipfile.is_zipfile(source):
+        with zipfile.ZipFile(source) as archive:
+            is_project = any(name.endswith(".py") for name in archive.namelist())
+        return source.read_bytes() if is_project else None
+    paths = [source] if source.is_file() else sorted(source.rglob("*.py"))
+    root = source.parent if source.is_file() else source
+    files = {
+        path.relative_to(root).as_posix(): path.read_text()
+        for path in paths
+        if path.suffix == ".py"
+    }
+    return files or None
+
+
+def _described(report: Report, prices: str) -> str:
+    """Return what an export has, what is not taken over, and what a model will cost."""
+    read, written = report.tokens
+    per_read, per_written = map(float, prices.split(","))
+    cost = (read * per_read + written * per_written) / 1_000_000
+    rows = [
+        ("entries", f"{report.entries} ({_counts(report.kinds)})"),
+        ("conversations", str(len(report.sessions))),
+        ("from, to", f"{report.first or '?'}, {report.last or '?'}"),
+        ("not taken over", _counts(report.skipped) or "nothing"),
+        ("language model", f"about {read:,} tokens read and {written:,} written, ${cost:.2f}"),
+    ]
+    return "\n".join(f"{name}: {text}" for name, text in rows)
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in sorted(counter.items()))

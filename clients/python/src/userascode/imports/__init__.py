@@ -1,0 +1,1 @@
+"""Imports of what another memory, or an account of an assistant, holds of a user."""
