@@ -65,6 +65,9 @@ MASKED_PATHS = [
 # Lowest file size limit to set, in bytes: even if user code may write no files, crun itself writes
 # a file of one kilobyte under this limit.
 CRUN_BYTES = 64 * 1024
+# Limit on open files: crun itself opens every masked path under this limit. User code runs in child
+# processes with a lower one.
+CRUN_FILES = 512
 # Number of processes and threads per container that gVisor itself needs.
 PIDS_OF_GVISOR = 224
 # gVisor masks no paths, describes the processors, lets a process open whatever another process of
@@ -120,7 +123,7 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
                 Ulimit(name="cpu", soft=LIFETIME_CPU_SECONDS, hard=LIFETIME_CPU_SECONDS),
                 Ulimit(name="core", soft=0, hard=0),
                 Ulimit(name="fsize", soft=max(scratch, CRUN_BYTES), hard=max(scratch, CRUN_BYTES)),
-                Ulimit(name="nofile", soft=128, hard=128),
+                Ulimit(name="nofile", soft=CRUN_FILES, hard=CRUN_FILES),
                 Ulimit(name="msgqueue", soft=0, hard=0),
                 Ulimit(name="memlock", soft=0, hard=0),
             ],

@@ -172,7 +172,7 @@ QUERIES: list[Case] = [
         "out_of_memory",
         "needed more than 48 MiB of memory",
     ),
-    ({"output_kib": 1}, "print('x' * 3000)", "output_limit", "printed more than 1 KiB"),
+    ({"output_kib": 1}, "print('x' * 3000) or 1", "output_limit", "printed more than 1 KiB"),
     (
         {"result_kib": 1},
         "'x' * 3000",
