@@ -266,9 +266,9 @@ class World:
         Facts that were found in messages do not count, since they will be found in them again.
         """
         from memory.kernel.models.users import Lane, LaneName
+        from memory.llm import reopening
         from memory.log import lanes
         from memory.log.models.entries import LogEntry
-        from memory.versions import reopening
 
         said = LogEntry.objects.filter(user=self.user).exclude(kind="record")
         said = said.exclude(source="memorize")

@@ -18,11 +18,11 @@ from memory.export.api import export
 from memory.integrations.api import imports, merging
 from memory.kernel.http import document, unknown
 from memory.kernel.models.users import USER_ID_IN_PATH
-from memory.log.api import entries
-from memory.privacy.api import erasures
+from memory.llm.api import reopening
+from memory.privacy.api import erasures, redactions
 from memory.recall.api import asking, context, projects, queries, search
 from memory.users import api
-from memory.versions.api import checkpoints, history, reopening, runs
+from memory.versions.api import checkpoints, history, runs
 
 
 class UserIdConverter(StringConverter):
@@ -55,7 +55,7 @@ router.register("runs", runs.Runs, "run")
 router.register("users", api.Users, "user")
 router.register(f"{USER}checkpoints", checkpoints.Checkpoints, "checkpoint")
 router.register(f"{USER}constraints", constraints.Constraints, "constraint")
-router.register(f"{USER}entries", entries.Entries, "entry")
+router.register(f"{USER}entries", redactions.Entries, "entry")
 router.register("webhooks", webhooks.Webhooks, "webhook")
 router.register("webhooks/<uuid:endpoint_id>/deliveries", webhooks.Deliveries, "delivery")
 
@@ -71,7 +71,7 @@ ENDPOINTS = [
     path("events/", events.Events.as_view(), name="events"),
     path("openapi.json", document.Document.as_view(), name="openapi"),
     path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
-    path(f"{USER}redactions/<int:seq>/", entries.OneRedaction.as_view(), name="redaction"),
+    path(f"{USER}redactions/<int:seq>/", redactions.OneRedaction.as_view(), name="redaction"),
     path(
         f"{VERSION}files/<path:path>", checkpoints.CheckpointFile.as_view(), name="checkpoint-file"
     ),

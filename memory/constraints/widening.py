@@ -6,6 +6,7 @@ fails until somebody adapts the code.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memory.constraints.constraint_sources import reads_field, reads_of
 from memory.kernel.models.users import MemoryUser
@@ -27,6 +28,25 @@ class Widened:
     before: str
     after: str
     seq: int
+
+
+def to_json(user: MemoryUser, seqs: Collection[int]) -> dict[str, Any]:
+    """Return the fields widened by these typed entries, and the user's constraints to review."""
+    widened = by_entries(user, seqs) if seqs else []
+    return {
+        "widened": [
+            {
+                "domain": one.domain,
+                "class": one.class_name,
+                "field": one.field,
+                "from": one.before,
+                "to": one.after,
+                "seq": one.seq,
+            }
+            for one in widened
+        ],
+        "constraints_to_check": constraints_that_read(user, widened),
+    }
 
 
 def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:

@@ -16,6 +16,12 @@ APPENDED = ("memory.recall.search.announcing:appended",)
 DECIDED = ("memory.alerts.alert_events:record_entries",)
 # With a version: whether a run of its constraints could change an alert.
 CONCERNED = ("memory.constraints.applicability:wants_constraints_run",)
+# With the user and the numbers of typed entries that a request has waited for: returns fields to
+# add to the response.
+SETTLED = ("memory.constraints.widening:to_json",)
+# With the user, the records that a rollback would remove, those that it would change, and the paths
+# of the constraints that it would keep: returns the alerts that it will resolve, and may resolve.
+PREVIEWED = ("memory.alerts.rollback_preview:affected_alerts",)
 # With the user, once an earlier version has been restored.
 RESTORED = ("memory.recall.answer_cache:forget",)
 

@@ -4,7 +4,7 @@ import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Count, QuerySet, Sum
 from django.http import HttpRequest
 from django.utils import timezone
@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from memory.kernel import encryption
 from memory.kernel.admin import paging
+from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column, row_column
 from memory.kernel.admin.display import (
@@ -28,12 +29,16 @@ from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.admin.rows import rows_for
 from memory.kernel.admin.tables import TableAdmin
 from memory.kernel.models.large import without_large
+from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff.access import PROMPTS
-from memory.llm import llm_calls, track_records
+from memory.llm import llm_calls, reopening, track_records
 from memory.llm.models import LlmCall, LlmSpending
+from memory.llm.reopening import NothingToReopen, Selection, TooManyToReopen
 from memory.llm.track_records import TrackRecord
+from memory.log.models.entries import EntryOutcome
 from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.past_states import BeingRedacted
 
 # Maximum number of calls shown for a version, and of the work ids by which these calls are found.
 MAX_ATTEMPTS = 100
@@ -321,3 +326,25 @@ class LlmSpendingAdmin(TableAdmin[LlmSpending]):
     list_filter = ["purpose", "outcome", ("model", admin.AllValuesFieldListFilter), "day"]
     search_fields = ["model", "workspace__name"]
     search_help_text = "Search by model or workspace."
+
+
+def reopen_chosen(request: HttpRequest, chosen: QuerySet[EntryOutcome]) -> None:
+    """Reopen the entries with these outcomes, so that they are processed again."""
+    by_user: dict[MemoryUser, list[int]] = {}
+    for outcome in chosen.select_related("user"):
+        by_user.setdefault(outcome.user, []).append(outcome.seq)
+    for user, seqs in by_user.items():
+        _reopen(request, user, Selection(entries=seqs))
+
+
+def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> None:
+    by = staff_of(request)
+    try:
+        done = reopening.reopen(user, selection, by=by, reason="reopened by staff")
+    except (NothingToReopen, TooManyToReopen, BeingRedacted) as error:
+        messages.error(request, f"{user}: {error}")
+        return
+    undo = f", recorded in version {done.checkpoint.version}" if done.checkpoint else ""
+    number = len(done.entries)
+    pending = f"{counted(number, 'entry')} {'is' if number == 1 else 'are'} pending again"
+    messages.success(request, f"{user}: {pending}{undo}.")

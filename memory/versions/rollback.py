@@ -7,13 +7,12 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Min, QuerySet
 
-from memory.alerts.models.alerts import Alert, AlertKind
 from memory.kernel import hooks
 from memory.kernel.models.users import MemoryUser
 from memory.log import lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import Outline, RecordId
-from memory.project.paths import constraint_path, is_own_constraint
+from memory.project.paths import constraint_path
 from memory.versions import checkpoints, computed_states, earlier_entries
 from memory.versions.differences import difference, differing_paths, records_in
 from memory.versions.models.checkpoints import Checkpoint, Origin, RecordLocation
@@ -47,8 +46,8 @@ class Excluded:
     """
 
     records: Sequence[RecordId]
-    alerts: Sequence[Alert]
-    may_resolve: Sequence[Alert]
+    alerts: Sequence[Any]
+    may_resolve: Sequence[Any]
     entries: Sequence[int]
 
 
@@ -70,21 +69,8 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     gone = [change.record for change in back.retired]
     changed = {change.record for change in back.changed}
     outline = Outline.from_json(target.outline)
-    rules = {constraint_path(name) for name in outline.constraints}
-    live = Alert.objects.listed().live().filter(user=user, kind=AlertKind.FINDING)
-    resolving, uncertain = [], []
-    for alert in live.order_by("opened_at", "pk").prefetch_related("duplicates"):
-        records = {
-            RecordId(item["domain"], item["collection"], item["key"]) for item in alert.evidence
-        }
-        lost = all(
-            is_own_constraint(cause.constraint) and cause.constraint not in rules
-            for cause in alert.causes
-        )
-        if lost or records & set(gone):
-            resolving.append(alert)
-        elif records & changed:
-            uncertain.append(alert)
+    constraints = {constraint_path(name) for name in outline.constraints}
+    [(resolving, uncertain)] = hooks.call(hooks.PREVIEWED, user, set(gone), changed, constraints)
     entries = _undone(target).order_by("seq").values_list("seq", flat=True)
     return Excluded(gone, resolving, uncertain, list(entries))
 
@@ -196,7 +182,7 @@ def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
 def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
     """Return later versions that reopened entries and haven't been rolled back.
 
-    See `memory.versions.reopening`.
+    See `memory.llm.reopening`.
     """
     later = Checkpoint.objects.filter(user=target.user_id, version__gt=target.version)
     returns = later.filter(origin=Origin.RESTORED).exclude(verdict__has_key=REOPENED)

@@ -31,7 +31,7 @@ PENDING = "pending"
 _statuses_of = later("memory.recall.search.statuses:Statuses")
 _redact_chosen = later("memory.privacy.admin.redactions:redact_chosen")
 _alerts_on = later("memory.privacy.admin.redactions:alerts_on")
-_reopen_chosen = later("memory.versions.admin.reopening:reopen_chosen")
+_reopen_chosen = later("memory.llm.admin:reopen_chosen")
 # The maximum number of users in a list whose entries' statuses are shown.
 MAX_USERS = 5
 

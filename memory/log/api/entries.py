@@ -1,6 +1,6 @@
 """`/v1/users/{user_id}/entries/`: appending to the log, and reading it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -12,29 +12,23 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
-from drf_spectacular.utils import (
-    OpenApiParameter,
-    PolymorphicProxySerializer,
-    extend_schema_field,
-)
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.constraints import widening
+from memory.kernel import hooks
 from memory.kernel.admission import quotas
 from memory.kernel.admission.rates import ENTRIES
 from memory.kernel.http import operations, throttles, waiting
 from memory.kernel.http.authentication import principal_of
-from memory.kernel.http.errors import Conflict, Unprocessable
+from memory.kernel.http.errors import Unprocessable
 from memory.kernel.http.filters import WholeNumberFilter
 from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.pagination import BoundedPagination
-from memory.kernel.http.serializers import MAX_NAMED, unknown_fields, validated
+from memory.kernel.http.serializers import MAX_NAMED, unknown_fields
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser, is_user_id
-from memory.kernel.models.workspaces import Scope
-from memory.kernel.texts import MAX_REASON
 from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
 from memory.log import entry_log, fixes
 from memory.log.api.entry_serializers import (
@@ -45,13 +39,9 @@ from memory.log.api.entry_serializers import (
     NewEntriesSerializer,
     NewRecordEntrySerializer,
     NewTextEntrySerializer,
-    RedactionSerializer,
-    WhySerializer,
     read_draft,
 )
 from memory.log.models.entries import EntryKind, LogEntry
-from memory.log.models.redactions import Redaction
-from memory.privacy import redaction
 
 # These serializers are created once and shared, because creating a serializer's fields takes longer
 # than using the fields, and using them doesn't change them.
@@ -80,9 +70,6 @@ class EntryFilter(django_filters.FilterSet):
 class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[LogEntry]):
     """List the entries in a user's log, in order."""
 
-    # Needs `manage`, because redacted content cannot be restored.
-    scopes = {"destroy": Scope.MANAGE}
-    of_merged = ["destroy"]
     lookup_url_kwarg = "seq"
     lookup_value_converter = "int"
     queryset = LogEntry.objects.none()
@@ -151,44 +138,9 @@ class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Log
             location = reverse("entry-detail", args=[user_id, first])
         answer = _appended(serialized)
         if limit:
-            answer |= _widened(user, records)
+            for addition in hooks.call(hooks.SETTLED, user, records):
+                answer |= addition
         return operations.accepted(answer, location)
-
-    @operations.write(
-        {202: RedactionSerializer},
-        [
-            OpenApiParameter(
-                "reason",
-                {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"},
-                description="The reason for the redaction, which stays on record; at most 2000"
-                " characters.",
-            ),
-        ],
-    )
-    def destroy(self, request: Request, user_id: str, seq: int) -> Response:
-        """Redact the entry and all entries derived from it, deleting their content.
-
-        202 with the redaction, which is itself an entry in the log (`seq`) and lists all redacted
-        entries. Content based on them is removed from the project soon after; until then, requests
-        that read the project get 503. A repeated request returns the progress. Requires the scope
-        `manage`.
-        """
-        reason = validated(WhySerializer, request.query_params.dict())["reason"]
-        user = self.memory_user()
-
-        def redact() -> Redaction:
-            by = str(principal_of(request))
-            try:
-                entry = redaction.redact(user, [seq], by=by, reason=reason)
-            except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
-                raise Http404(str(error)) from None
-            except redaction.RedactionRefused as error:
-                raise Conflict(str(error)) from None
-            return Redaction.objects.get(user=user, seq=entry.seq)
-
-        row = self.once(redact)
-        location = reverse("redaction", args=[user_id, row.seq])
-        return operations.accepted(RedactionSerializer(row).data, location)
 
     @operations.read(responses=EntrySerializer)
     def retrieve(self, request: Request, user_id: str, seq: int) -> Response:
@@ -250,25 +202,6 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _widened(user: MemoryUser, records: Collection[int]) -> dict[str, Any]:
-    """Return the fields widened by these typed entries, and the user's constraints to review."""
-    found = widening.by_entries(user, records) if records else []
-    return {
-        "widened": [
-            {
-                "domain": one.domain,
-                "class": one.class_name,
-                "field": one.field,
-                "from": one.before,
-                "to": one.after,
-                "seq": one.seq,
-            }
-            for one in found
-        ],
-        "constraints_to_check": widening.constraints_that_read(user, found),
-    }
-
-
 def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
     """Look up the outcomes of a user's entries, and set each entry's `outcome`."""
     found = entry_log.outcomes(user, [entry.seq for entry in entries])
@@ -313,15 +246,3 @@ def read_drafts(body: Any) -> list[entry_log.Draft]:
             raise serializers.ValidationError({"entries": errors})
         return drafts
     return [read_draft(body)]
-
-
-class OneRedaction(UserScopedView):
-    """One redaction, identified by the `seq` from the 202 response."""
-
-    @operations.read(responses=RedactionSerializer)
-    def get(self, request: Request, user_id: str, seq: int) -> Response:
-        """Return the redaction and its progress."""
-        row = Redaction.objects.filter(user=self.memory_user(), seq=seq).first()
-        if row is None:
-            raise Http404(f"Entry {seq} is not a redaction.")
-        return Response(RedactionSerializer(row).data)

@@ -23,10 +23,9 @@ from memory.kernel.http.serializers import (
     validated,
 )
 from memory.kernel.http.stored import AnyObjectField
-from memory.kernel.texts import MAX_REASON, with_few_marks
+from memory.kernel.texts import with_few_marks
 from memory.log import entry_log
 from memory.log.models.entries import EntryKind, LogEntry, Outcome
-from memory.log.models.redactions import Redaction
 from memory.project import EditError, names
 
 MAX_ENTRIES = 1000
@@ -359,39 +358,3 @@ class NewEntriesSerializer(StrictSerializer):
     rules = {"properties": {"entries": {"minItems": 1, "maxItems": MAX_ENTRIES}}}
 
     entries = NewEntriesField()
-
-
-class WhySerializer(StrictSerializer):
-    """The reason for a redaction."""
-
-    reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
-
-
-class RedactionSerializer(serializers.ModelSerializer[Redaction]):
-    """A redaction and its progress."""
-
-    state = serializers.SerializerMethodField(
-        help_text="under_way: the entries are empty; the project may still contain content that"
-        " was derived from them, which is not returned. done: that content has also been deleted."
-    )
-
-    class Meta:
-        model = Redaction
-        fields = [
-            "seq",
-            "asked",
-            "entries",
-            "by",
-            "reason",
-            "created_at",
-            "state",
-            "finished_at",
-            "version",
-            "records",
-            "constraints",
-            "reopened",
-        ]
-
-    def get_state(self, row: Redaction) -> str:
-        """Return the state of the redaction."""
-        return "done" if row.due_at is None else "under_way"

@@ -11,7 +11,6 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.alerts.models.alerts import Alert
 from memory.kernel.admission import slots
 from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
@@ -24,6 +23,7 @@ from memory.versions import differences, past_states, rollback
 from memory.versions.api.checkpoints import CheckpointDetailSerializer
 from memory.versions.api.moments import BY, MOMENT, AsOfSerializer, by_of, known_as_of
 from memory.versions.models.checkpoints import Checkpoint
+from sandbox_image.uac import Severity
 
 MAX_REASON = 500
 
@@ -116,12 +116,13 @@ class RestoreSerializer(StrictSerializer):
     )
 
 
-class ResolvingAlertSerializer(serializers.ModelSerializer[Alert]):
+class ResolvingAlertSerializer(serializers.Serializer[Any]):
     """An alert that a rollback will or may resolve."""
 
-    class Meta:
-        model = Alert
-        fields = ["id", "severity", "message", "constraint"]
+    id = serializers.UUIDField()
+    severity = serializers.ChoiceField([severity.value for severity in Severity])
+    message = serializers.CharField()
+    constraint = serializers.CharField(help_text="Path of the constraint's source.")
 
 
 class ExcludedRecordSerializer(serializers.Serializer[Any]):

@@ -13,12 +13,13 @@ from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.kernel.work import leases
+from memory.llm import reopening
+from memory.llm.reopening import Selection
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, Outcome
-from memory.versions import checkpoints, reopening
+from memory.versions import checkpoints
 from memory.versions.checkpoints import Decision
-from memory.versions.reopening import Selection
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
 

@@ -11,14 +11,14 @@ from memory.kernel.models.users import LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.kernel.work import leases
-from memory.llm import llm_turns, track_records
+from memory.llm import llm_turns, reopening, track_records
 from memory.llm.models import LlmCall
+from memory.llm.reopening import Selection
 from memory.log import lanes
 from memory.log.entry_log import coverage
 from memory.log.models.entries import EntryKind
-from memory.versions import reopening, rollback
+from memory.versions import rollback
 from memory.versions.models.runs import Run, RunKind, RunOutcome
-from memory.versions.reopening import Selection
 from tests.edits import dismiss, note
 from tests.factories import make_session
 from tests.integration.authoring.conftest import (

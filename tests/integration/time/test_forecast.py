@@ -20,14 +20,15 @@ from memory.kernel.users import change_user, create_user
 from memory.kernel.work import leases
 from memory.kernel.work.kinds import KINDS
 from memory.kernel.workspaces import create_key
+from memory.llm import reopening
+from memory.llm.reopening import Selection
 from memory.log.models.entries import EntryOutcome, Outcome
 from memory.project import Outline
 from memory.project.errors import RunError
 from memory.project.outline import Domain
-from memory.versions import reopening, runs
+from memory.versions import runs
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger
-from memory.versions.reopening import Selection
 from tests.factories import make_checkpoint, store_files
 from tests.steps import append_texts, due
 from tests.waiting import scaled

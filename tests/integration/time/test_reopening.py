@@ -13,15 +13,16 @@ from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.work import leases
 from memory.kernel.workspaces import create_key
+from memory.llm import reopening
+from memory.llm.reopening import REMEMBERED_ANEW, NothingToReopen, Selection
 from memory.log import entry_log, lanes
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, EntryOutcome
 from memory.operations.verification import problems
-from memory.versions import checkpoints, reopening, rollback
+from memory.versions import checkpoints, rollback
 from memory.versions.checkpoints import Decision
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import RunTrigger
-from memory.versions.reopening import REMEMBERED_ANEW, NothingToReopen, Selection
 from tests.edits import dismiss, note
 from tests.factories import make_session
 from tests.steps import append_texts, head_of, not_none, propose, settle_records

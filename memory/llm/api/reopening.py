@@ -20,8 +20,8 @@ from memory.kernel.http.serializers import (
 )
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.workspaces import Scope
+from memory.llm import reopening
 from memory.log.models.entries import Outcome
-from memory.versions import reopening
 from memory.versions.api.history import MAX_REASON
 
 MAX_ENTRIES = 1000

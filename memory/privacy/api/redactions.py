@@ -1,0 +1,111 @@
+"""Redaction in the API: deleting the content of entries, and the progress of it."""
+
+from django.http import Http404
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.kernel.http import operations
+from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.errors import Conflict
+from memory.kernel.http.serializers import StrictSerializer, validated
+from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.workspaces import Scope
+from memory.kernel.texts import MAX_REASON
+from memory.log.api import entries
+from memory.log.models.redactions import Redaction
+from memory.privacy import redaction
+
+
+class WhySerializer(StrictSerializer):
+    """The reason for a redaction."""
+
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
+
+
+class RedactionSerializer(serializers.ModelSerializer[Redaction]):
+    """A redaction and its progress."""
+
+    state = serializers.SerializerMethodField(
+        help_text="under_way: the entries are empty; the project may still contain content that"
+        " was derived from them, which is not returned. done: that content has also been deleted."
+    )
+
+    class Meta:
+        model = Redaction
+        fields = [
+            "seq",
+            "asked",
+            "entries",
+            "by",
+            "reason",
+            "created_at",
+            "state",
+            "finished_at",
+            "version",
+            "records",
+            "constraints",
+            "reopened",
+        ]
+
+    def get_state(self, row: Redaction) -> str:
+        """Return the state of the redaction."""
+        return "done" if row.due_at is None else "under_way"
+
+
+class Entries(entries.Entries):
+    """The entries in a user's log, which can be redacted."""
+
+    # Needs `manage`, because redacted content cannot be restored.
+    scopes = {"destroy": Scope.MANAGE}
+    of_merged = ["destroy"]
+
+    @operations.write(
+        {202: RedactionSerializer},
+        [
+            OpenApiParameter(
+                "reason",
+                {"type": "string", "minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"},
+                description="The reason for the redaction, which stays on record; at most 2000"
+                " characters.",
+            ),
+        ],
+    )
+    def destroy(self, request: Request, user_id: str, seq: int) -> Response:
+        """Redact the entry and all entries derived from it, deleting their content.
+
+        202 with the redaction, which is itself an entry in the log (`seq`) and lists all redacted
+        entries. Content based on them is removed from the project soon after; until then, requests
+        that read the project get 503. A repeated request returns the progress. Requires the scope
+        `manage`.
+        """
+        reason = validated(WhySerializer, request.query_params.dict())["reason"]
+        user = self.memory_user()
+
+        def redact() -> Redaction:
+            by = str(principal_of(request))
+            try:
+                entry = redaction.redact(user, [seq], by=by, reason=reason)
+            except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
+                raise Http404(str(error)) from None
+            except redaction.RedactionRefused as error:
+                raise Conflict(str(error)) from None
+            return Redaction.objects.get(user=user, seq=entry.seq)
+
+        row = self.once(redact)
+        location = reverse("redaction", args=[user_id, row.seq])
+        return operations.accepted(RedactionSerializer(row).data, location)
+
+
+class OneRedaction(UserScopedView):
+    """One redaction, identified by the `seq` from the 202 response."""
+
+    @operations.read(responses=RedactionSerializer)
+    def get(self, request: Request, user_id: str, seq: int) -> Response:
+        """Return the redaction and its progress."""
+        row = Redaction.objects.filter(user=self.memory_user(), seq=seq).first()
+        if row is None:
+            raise Http404(f"Entry {seq} is not a redaction.")
+        return Response(RedactionSerializer(row).data)
