@@ -4,6 +4,7 @@ Loaded with `-p tests.services` (see pyproject.toml), because pytest-django read
 before any conftest.py is imported.
 """
 
+import importlib
 import os
 import subprocess
 import sys
@@ -53,6 +54,9 @@ os.environ["DATABASE_URL"] = SERVICES.postgres.owner_url
 os.environ["UAC_PROCESSOR_PERCENT"] = "100"
 os.environ["STATIC_ROOT"] = tempfile.mkdtemp(dir=SERVICES.data_folder)
 os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
+# An app that a setting adds cannot be added for some tests alone.
+_settings: Any = importlib.import_module("uac_site.settings")
+_settings.INSTALLED_APPS.append("allauth.socialaccount.providers.saml")
 
 
 def become_template() -> None:

@@ -23,7 +23,7 @@ from memory.kernel.database import timeouts
 from memory.kernel.settings import environment, language_models, overrides, sandbox_limits
 from memory.recall.search import embeddings
 from uac_site import service_checks
-from uac_site.sign_in import configuration
+from uac_site.sign_in import roles
 
 ENVIRONMENTS = ("development", "production")
 EXAMPLES = {
@@ -39,7 +39,7 @@ VALIDATORS = (
     delivery_attempts.validate_server_settings,
     embeddings.validate_server_settings,
     tracing.validate_server_settings,
-    configuration.validate_server_settings,
+    roles.validate_server_settings,
 )
 NO_MAIL = [
     f"django.core.mail.backends.{name}.EmailBackend"

@@ -11,23 +11,23 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount, SocialLogin
 from django.conf import settings
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.crypto import salted_hmac
 
 from memory.kernel import encryption
-from memory.kernel.admission import rates
-from memory.kernel.staff import access, recent_sign_in
+from memory.kernel.staff import recent_sign_in
 from uac_site import interrupted
-from uac_site.sign_in import configuration, views
+from uac_site.sign_in import guesses, roles
 
-# Maximum number of failures per minute, per client address and per user name. An attacker who keeps
-# failing under somebody's name locks that person out, a second at a time, while the attack lasts.
-OF_ADDRESS = 20
-OF_NAME = 60
+
+def account_of(user: User) -> SocialAccount | None:
+    """Return a person's account at an identity provider that the settings name."""
+    named = {app.provider_id for app in ProviderAdapter().list_apps(None)}
+    rows = SocialAccount.objects.filter(user_id=user.pk, provider__in=named)
+    return rows.order_by("-last_login").first()
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # it has no types
@@ -44,22 +44,16 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # it has no t
         """
         if not settings.UAC_PASSWORD_SIGN_IN:
             raise ValidationError("Passwords are not accepted here.", code="no_passwords")
-        counted = {
-            ("login_address", OF_ADDRESS): _address(request),
-            ("login_name", OF_NAME): str(credentials.get("username", "")),
+        limits = {
+            guesses.OF_ADDRESS: _address(request),
+            guesses.OF_NAME: str(credentials.get("username", "")),
         }
-        keys = {
-            limit: salted_hmac("uac_site.login", text).hexdigest()
-            for limit, text in counted.items()
-        }
-        if any(rates.left_of(*limit, key, take=False) < 1 for limit, key in keys.items()):
-            raise ValidationError(
-                "Too many failed login attempts. Wait a minute, then try again.", code="too_many"
-            )
+        for limit, text in limits.items():
+            guesses.check(limit, text, counted=False)
         user: User | None = super().authenticate(request, **credentials)
         if user is None:
-            for limit, key in keys.items():
-                rates.left_of(*limit, key, take=True)
+            for limit, text in limits.items():
+                guesses.count(limit, text)
         return user
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
@@ -72,10 +66,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # it has no t
         """
         response: HttpResponse | None = super().pre_login(request, user, **kwargs)
         is_by_provider = "sociallogin" in (kwargs.get("signal_kwargs") or {})
-        has_provider = SocialAccount.objects.filter(user_id=user.pk).exists()
-        is_refused = not is_by_provider and (has_provider or not settings.UAC_PASSWORD_SIGN_IN)
-        if response is None and is_refused:
-            raise PermissionDenied("Log in at your organisation.")
+        if response is None and not is_by_provider:
+            # An account at a provider that the settings name no more counts, too.
+            has_provider = SocialAccount.objects.filter(user_id=user.pk).exists()
+            if has_provider or not settings.UAC_PASSWORD_SIGN_IN:
+                raise PermissionDenied("Log in at your organisation.")
         return response
 
     def logout(self, request: HttpRequest) -> None:
@@ -101,7 +96,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc] # it has no t
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
         if not settings.UAC_PASSWORD_SIGN_IN:
             methods = [method for method in methods if method["id"] != "reauthenticate"]
-        if views.account_of(user) is not None:
+        if account_of(user) is not None:
             url = reverse("sign_in_again")
             methods.append(
                 {"id": "provider", "description": "Sign in again at your organisation", "url": url}
@@ -120,10 +115,10 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # it h
         """Refuse a person in none of the mapped groups; update the roles of one known here."""
         if sociallogin.state.get("process") != "login":
             raise PermissionDenied  # such as connecting it with an account that exists
-        roles = configuration.roles_of(_groups(sociallogin))
+        given = roles.roles_of(_groups(sociallogin))
         if sociallogin.is_existing:
-            _give_roles(sociallogin.user, roles)
-        if not roles:
+            roles.give_roles(sociallogin.user, given)
+        if not given:
             page = render(request, "socialaccount/no_role.html", status=403)
             raise ImmediateHttpResponse(page)
 
@@ -131,7 +126,7 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc] # it h
         """Create the account of a person who signs in for the first time."""
         sociallogin.user.is_staff = True
         user: User = super().save_user(request, sociallogin, form)
-        _give_roles(user, configuration.roles_of(_groups(sociallogin)))
+        roles.give_roles(user, roles.roles_of(_groups(sociallogin)))
         return user
 
 
@@ -191,10 +186,3 @@ def _groups(sociallogin: SocialLogin) -> set[str]:
         if isinstance(groups, list):
             return set(map(str, groups))
     return set()
-
-
-def _give_roles(user: User, roles: set[str]) -> None:
-    """Make these the person's roles; groups that are no roles are left alone."""
-    all_roles = {role.name for role in access.ROLES}
-    user.groups.remove(*Group.objects.filter(name__in=all_roles - roles))
-    user.groups.add(*Group.objects.filter(name__in=roles))

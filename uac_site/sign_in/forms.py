@@ -1,25 +1,22 @@
-"""Codes of second factors, whose guesses are counted across all processes."""
+"""Codes of second factors: guesses are counted, and a code is accepted once."""
 
 from typing import Any
 
 from allauth.mfa.base import forms
 from django.core.exceptions import ValidationError
 
-from memory.kernel.admission import rates
-
-# Maximum number of codes that may be tried for an account per minute.
-CODES = 10
+from uac_site.sign_in import guesses
 
 
 class _Counted:
     user: Any
 
     def clean_code(self) -> str:
-        if rates.left_of("login_code", CODES, str(self.user.pk), take=True) < 1:
-            raise ValidationError(
-                "Too many codes were tried. Wait a minute, then try again.", code="too_many"
-            )
+        guesses.check(guesses.OF_CODES, str(self.user.pk))
         code: str = super().clean_code()  # type: ignore[misc]
+        # allauth remembers used codes in a cache, which each process has for itself.
+        if guesses.count(guesses.OF_USES, f"{self.user.pk} {code}") < 1:
+            raise ValidationError("This code was used. Wait for the next one.", code="used")
         return code
 
 

@@ -1,19 +1,12 @@
 """Pages of sign-in that are not django-allauth's."""
 
 from allauth.account.utils import get_next_redirect_url
-from allauth.socialaccount.adapter import get_adapter
-from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_GET
 
-
-def account_of(user: User) -> SocialAccount | None:
-    """Return a person's account at an identity provider that the settings name."""
-    named = {app.provider_id: app for app in get_adapter().list_apps(None)}
-    rows = SocialAccount.objects.filter(user_id=user.pk, provider__in=named)
-    return rows.order_by("-last_login").first()
+from uac_site.sign_in.adapters import account_of
 
 
 @require_GET

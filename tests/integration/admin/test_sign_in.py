@@ -441,10 +441,15 @@ def test_second_factor_is_asked_for_and_its_secret_is_encrypted(
     assert client.get("/admin/")["Location"].startswith("/admin/login/")
     assert client.post(first["Location"], {"code": "000000"}).status_code == 200
 
-    cache.clear()  # in which used codes are remembered
+    cache.clear()  # where allauth remembers used codes, in each process
     client.post(first["Location"], {"code": code(staff)})
 
     assert client.get("/admin/").status_code == 200
+    cache.clear()
+    again = Client()
+    again.post("/admin/login/", {"login": staff.username, "password": PASSWORD})
+    used = again.post(first["Location"], {"code": code(staff)})
+    assert used.context["form"].errors.as_data()["code"][0].code == "used"
     newest = StaffAudit.objects.filter(staff_name=staff.username)[:1].get()
     assert newest.what == "password + totp"
 
