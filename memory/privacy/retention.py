@@ -15,6 +15,7 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert
+from memory.kernel.database.deletion import delete_oldest
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import environment
@@ -92,17 +93,11 @@ def _delete_runs(workspace: Workspace, before: datetime.datetime, limit: int) ->
     old = Run.objects.filter(
         ~Exists(live), user__workspace=workspace, status=RunStatus.DONE, finished_at__lt=before
     )
-    keys = list(old.order_by("finished_at").values_list("pk", flat=True)[:limit])
-    if keys:
-        Run.objects.filter(pk__in=keys).delete()
-    return len(keys)
+    return delete_oldest(old, "finished_at", limit)
 
 
 def _delete_calls(workspace: Workspace, before: datetime.datetime, limit: int) -> int:
     ended = LlmCall.objects.filter(workspace=workspace, started_at__lt=before).exclude(
         outcome=LlmOutcome.STARTED
     )
-    keys = list(ended.order_by("started_at").values_list("pk", flat=True)[:limit])
-    if keys:
-        LlmCall.objects.filter(pk__in=keys).delete()
-    return len(keys)
+    return delete_oldest(ended, "started_at", limit)

@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.db import OperationalError, transaction
 from django.db.models import F, IntegerField, Q, QuerySet, Value, Window
 from django.db.models.functions import RowNumber
@@ -27,9 +28,9 @@ from memory.kernel import pauses
 from memory.kernel.admission import quotas
 from memory.kernel.daily_runs import is_daily, next_daily_run, run_daily
 from memory.kernel.database import clock, timeouts
+from memory.kernel.database.deletion import delete_oldest
 from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.staff import old_sessions
 from memory.kernel.work import idempotency, leases
 from memory.kernel.work.hints import HINT_SECONDS, send_hint
 from memory.kernel.work.kinds import KINDS, WorkKind
@@ -120,7 +121,10 @@ def _dispatch() -> dict[str, int]:
 
 def _forget() -> int:
     purged: list[int] = [resolve_name(kind.purges)(BATCH) for kind in KINDS.values() if kind.purges]
-    return idempotency.purge(BATCH) + old_sessions.purge(BATCH) + sum(purged)
+    # What was sent in an expired session is offered again after the next sign-in, for a week.
+    sessions = Session.objects.filter(expire_date__lt=timezone.now() - datetime.timedelta(days=7))
+    deleted = delete_oldest(sessions, "expire_date", BATCH)
+    return idempotency.purge(BATCH) + deleted + sum(purged)
 
 
 def queue_runs_by_the_clock() -> int:

@@ -21,6 +21,7 @@ from memory.alerts.delivery.webhook_endpoints import lock_endpoint
 from memory.alerts.delivery.webhook_messages import PING, encode_payload, event_type_of, message
 from memory.alerts.models.alerts import AlertEvent, AlertEventKind, Severity, severity_rank
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
+from memory.kernel.database.deletion import delete_oldest
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import hints, leases
 
@@ -214,11 +215,7 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
 def purge(limit: int) -> int:
     """Delete up to `limit` messages settled over KEPT ago, oldest first."""
     old = timezone.now() - KEPT
-    settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
+    settled = Delivery.objects.filter(settled_at__lt=old)
     with transaction.atomic():
         # Lock the rows, but skip rows that are already locked: their messages are being requeued.
-        rows = settled.select_for_update(skip_locked=True)
-        oldest = list(rows.values_list("pk", flat=True)[:limit])
-        if oldest:
-            Delivery.objects.filter(pk__in=oldest).delete()
-    return len(oldest)
+        return delete_oldest(settled.select_for_update(skip_locked=True), "settled_at", limit)

@@ -16,6 +16,7 @@ from django.db.models import Model
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from memory.kernel.database.deletion import delete_oldest
 from memory.kernel.database.timeouts import retry_deadlocks
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import MemoryUser
@@ -117,9 +118,7 @@ def _result_of(reference: Any) -> Any:
 def purge(limit: int) -> int:
     """Delete up to `limit` expired keys, oldest first; return how many were deleted."""
     old = IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT)
-    oldest = list(old.order_by("created_at").values_list("pk", flat=True)[:limit])
-    deleted, _ = IdempotencyKey.objects.filter(pk__in=oldest).delete() if oldest else (0, {})
-    return deleted
+    return delete_oldest(old, "created_at", limit)
 
 
 def _nameless(text: str) -> str:
