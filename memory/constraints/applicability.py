@@ -17,7 +17,7 @@ from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 from memory.project.paths import FOLDER
-from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
+from memory.project.shapes import Match, Needs, match, needs_of
 from memory.versions.models.checkpoints import Checkpoint
 
 # Maximum number of users matched per coverage request.
@@ -91,10 +91,7 @@ def applicability_of(
     constraint: WorkspaceConstraint, user: MemoryUser, outline: Outline
 ) -> Applicability:
     """Return whether one constraint applies to the user."""
-    try:
-        found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
-    except ShapeError as error:  # the version passed only an earlier release's checks
-        found = Match(reasons=(f"the constraint's shape cannot be read: {error}",))
+    found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
     reasons = list(found.reasons)
     if not includes(constraint, user.public_id):
         reasons.insert(

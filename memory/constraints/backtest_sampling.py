@@ -12,7 +12,7 @@ from memory.constraints.models.workspace_constraints import WorkspaceConstraintV
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
 from memory.project import Outline
-from memory.project.shapes import ShapeError, match, needs_of
+from memory.project.shapes import match, needs_of
 
 # How many users to match against a shape at a time.
 BATCH = 500
@@ -38,21 +38,16 @@ def pick(backtest: Backtest) -> None:
     the worker no longer holds the backtest's lease.
     """
     assert backtest.version is not None
-    try:
-        needs = needs_of(backtest.version.source)
-    except ShapeError:  # the version passed an earlier release's checks, but fits no user
-        needs = None
+    needs = needs_of(backtest.version.source)
     rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
     room = backtest.most_users - backtest.users.count()
     # Use one query for all batches: ordering by hash has to sort every user anyway.
     order = rest.values_list("pk", "place").iterator(chunk_size=BATCH)
     while not backtest.picked:
-        places = dict(islice(order, BATCH if needs and room else 0))
+        places = dict(islice(order, BATCH if room else 0))
         heads = MemoryUser.objects.filter(pk__in=places, head__isnull=False)
         rows = heads.values_list("pk", "head__outline").iterator(chunk_size=100)
-        fits = {
-            pk for pk, outline in rows if needs and match(needs, Outline.from_json(outline)).applies
-        }
+        fits = {pk for pk, outline in rows if match(needs, Outline.from_json(outline)).applies}
         found = [pk for pk in places if pk in fits][:room]
         last = len(places) < BATCH
         if len(found) == room:  # users after the last chosen one don't count as examined

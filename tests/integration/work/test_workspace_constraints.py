@@ -515,23 +515,6 @@ class TestRunning:
         assert [len(alerts_of(user)) for user in users] == [1] * 5
         assert not MemoryUser.objects.filter(constraints_changed_at__isnull=False).exists()
 
-    def test_constraint_with_unreadable_needs_stops_no_other(
-        self, workspace: Workspace, user: MemoryUser, work: Work
-    ) -> None:
-        # Given a version that an earlier release judged by other rules
-        live(workspace)
-        old = create(workspace, "old", source="def check(): pass", tests=TESTS, by="x")
-        old.versions.update(state=VersionState.PASSED)
-        approve(old.versions.get(), by="x")
-        change(old, by="x", percentage=100)
-
-        tell(user, rental())
-        work()
-
-        assert [alert.constraint for alert in alerts_of(user)] == [PATH]
-        _, standing = applicability.applicabilities(user, _outline(user))
-        assert "cannot be read: line 1" in standing.reasons[0]
-
     def test_a_sandbox_that_fails_resolves_with_the_right_reason(
         self, fired: WorkspaceConstraint, user: MemoryUser, work: Work
     ) -> None:
