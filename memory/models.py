@@ -1,78 +1,24 @@
-"""The Django models, one module per aggregate."""
+"""Where Django looks for models: importing their modules registers them."""
 
-from memory.alerts.models.alerts import (
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    EventCounter,
-    PausedConstraint,
-)
-from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
-from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
-from memory.constraints.models.backtests import Backtest, BacktestUser
-from memory.constraints.models.forecasts import Forecast
-from memory.constraints.models.workspace_constraints import (
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
-)
-from memory.kernel.models.hosts import SandboxHost
-from memory.kernel.models.idempotency import IdempotencyKey
-from memory.kernel.models.operations import Alarm, Heartbeat
-from memory.kernel.models.pauses import Pause
-from memory.kernel.models.users import Lane, MemoryUser
-from memory.kernel.models.workspaces import ApiKey, Workspace, WorkspaceUse
-from memory.kernel.staff.models import StaffAccess, StaffAudit
-from memory.llm.models import LlmCall, LlmSpending
-from memory.log.models.entries import EntryOutcome, LogEntry
-from memory.log.models.merges import CopiedEntries, Merge
-from memory.log.models.redactions import Redaction
-from memory.privacy.models import UserErasure
-from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
-from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
-from memory.versions.models.runs import Run
-
-__all__ = [
-    "Alarm",
-    "Alert",
-    "AlertEvent",
-    "AlertFeedback",
-    "ApiKey",
-    "Backtest",
-    "BacktestUser",
-    "Blob",
-    "Bytecode",
-    "Checkpoint",
-    "CopiedEntries",
-    "Delivery",
-    "DeliveryAttempt",
-    "EntryOutcome",
-    "EventCounter",
-    "Forecast",
-    "Heartbeat",
-    "IdempotencyKey",
-    "Lane",
-    "LlmCall",
-    "LlmSpending",
-    "LogEntry",
-    "MailCursor",
-    "MemoryUser",
-    "Merge",
-    "Pause",
-    "PausedConstraint",
-    "RecordLocation",
-    "Redaction",
-    "Run",
-    "SandboxHost",
-    "SearchBlock",
-    "SearchIndex",
-    "SearchSegment",
-    "StaffAccess",
-    "StaffAudit",
-    "StaffSubscription",
-    "UserErasure",
-    "WebhookEndpoint",
-    "Workspace",
-    "WorkspaceConstraint",
-    "WorkspaceConstraintVersion",
-    "WorkspaceUse",
-]
+# ruff: noqa: F401
+import memory.alerts.models.alerts
+import memory.alerts.models.staff_mail
+import memory.alerts.models.webhooks
+import memory.constraints.models.backtests
+import memory.constraints.models.forecasts
+import memory.constraints.models.workspace_constraints
+import memory.kernel.models.hosts
+import memory.kernel.models.idempotency
+import memory.kernel.models.operations
+import memory.kernel.models.pauses
+import memory.kernel.models.users
+import memory.kernel.models.workspaces
+import memory.kernel.staff.models
+import memory.llm.models
+import memory.log.models.entries
+import memory.log.models.merges
+import memory.log.models.redactions
+import memory.privacy.models
+import memory.recall.models
+import memory.versions.models.checkpoints
+import memory.versions.models.runs

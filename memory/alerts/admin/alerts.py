@@ -216,7 +216,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         ]
 
     def pulse(self, request: HttpRequest) -> JsonResponse:
-        """Return how many alerts are open, and when the last one opened."""
         return JsonResponse(_pulse(request))
 
     def next_alert(self, request: HttpRequest, pk: str) -> HttpResponseRedirect:

@@ -93,8 +93,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     # The labels of fields, where they differ from the fields' names.
     labels: Mapping[str, str] = {}
-    # The large columns that the list shows.
+    # The large columns that the list shows, and those of related rows that a row's page shows.
     large: Collection[str] = ()
+    large_of_related: Collection[str] = ()
 
     empty_value_display = NOTHING
     list_per_page = 50
@@ -123,8 +124,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         """Return a row with its large columns, which its page shows."""
         column: Any = self.opts.get_field(from_field) if from_field else self.opts.pk
         columns = large_columns(self.model, *(self.get_list_select_related(request) or ()))
-        of_related_rows = [name for name in columns if "__" in name]
-        rows = self.get_queryset(request).defer(None).defer(*of_related_rows)
+        of_related_rows = {name for name in columns if "__" in name}
+        unused = of_related_rows.difference(self.large_of_related)
+        rows = self.get_queryset(request).defer(None).defer(*unused)
         try:
             return rows.get(**{column.name: column.to_python(object_id)})
         except (ObjectDoesNotExist, ValidationError, ValueError):

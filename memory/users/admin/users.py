@@ -10,7 +10,6 @@ from django.contrib.admin.models import CHANGE
 from django.contrib.admin.models import LogEntry as StaffAction
 from django.contrib.admin.utils import flatten_fieldsets
 from django.contrib.contenttypes.models import ContentType
-from django.core.exceptions import ValidationError
 from django.db.models import (
     BooleanField,
     Count,
@@ -105,6 +104,7 @@ class MemoryUserAdmin(UserPages):
     ]
     list_filter = ["workspace", "created_at"]
     list_select_related = ["workspace", "head"]
+    large_of_related = ["head__tree", "head__outline"]
     search_fields = ["user_id", "=public_id"]
     search_help_text = "Search by user id or public id."
     ordering = ["-created_at"]
@@ -185,14 +185,10 @@ class MemoryUserAdmin(UserPages):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> MemoryUser | None:
-        """Return the user with the newest version's files, which lists defer."""
-        rows = self.get_queryset(request).defer(None).defer("head__edits", "head__verdict")
-        try:
-            user = rows.get(pk=self.opts.pk.to_python(object_id))
-        except (MemoryUser.DoesNotExist, ValidationError):
-            return None
-        user.__dict__["_may_write"] = own_constraints.may_write(request)
-        user.__dict__["_downloads"] = downloads_for(request)
+        user = super().get_object(request, object_id, from_field)
+        if user is not None:
+            user.__dict__["_may_write"] = own_constraints.may_write(request)
+            user.__dict__["_downloads"] = downloads_for(request)
         return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:

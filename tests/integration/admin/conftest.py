@@ -18,28 +18,53 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import models
 from memory.alerts import reconcile
 from memory.alerts.delivery import staff_mail
 from memory.alerts.findings import ConstraintFinding
-from memory.alerts.models.alerts import Judge, Severity, Verdict
+from memory.alerts.models.alerts import (
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    EventCounter,
+    Judge,
+    PausedConstraint,
+    Severity,
+    Verdict,
+)
+from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.constraints import workspace_constraints
-from memory.constraints.models.workspace_constraints import VersionState
+from memory.constraints.models.backtests import Backtest, BacktestUser
+from memory.constraints.models.forecasts import Forecast
+from memory.constraints.models.workspace_constraints import (
+    VersionState,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
 from memory.kernel.canonical import sha256
-from memory.kernel.models.users import LaneName
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.operations import Alarm, Heartbeat
+from memory.kernel.models.pauses import Pause
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Workspace, WorkspaceUse
 from memory.kernel.settings.language_models import Usage
-from memory.kernel.staff.models import AuditKind
+from memory.kernel.staff.models import AuditKind, StaffAccess, StaffAudit
 from memory.kernel.users import create_user
 from memory.kernel.work import hosts
 from memory.kernel.workspaces import create_key
 from memory.llm import llm_calls, track_records
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.llm.models import LlmOutcome, LlmPurpose
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
 from memory.log import entry_log
 from memory.log.entry_log import Draft
-from memory.log.models.entries import EntryKind, Outcome
-from memory.versions.models.checkpoints import Origin
-from memory.versions.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.merges import CopiedEntries, Merge
+from memory.log.models.redactions import Redaction
+from memory.privacy.models import UserErasure
+from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, Origin, RecordLocation
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 
 Rows: TypeAlias = Mapping[type[Model], Any]
 Populate: TypeAlias = Callable[..., Rows]
@@ -49,18 +74,16 @@ CONSTRAINT = "constraints/allergy.py"
 
 # Every model has a screen, but for the users of a backtest, who are shown on its page.
 MODELS: list[type[Model]] = [
-    model
-    for model in apps.get_app_config("memory").get_models()
-    if model is not models.BacktestUser
+    model for model in apps.get_app_config("memory").get_models() if model is not BacktestUser
 ]
 # Models whose rows the staff change by hand.
 EDITABLE = {
-    models.ApiKey,
-    models.MemoryUser,
-    models.StaffSubscription,
-    models.WebhookEndpoint,
-    models.Workspace,
-    models.WorkspaceConstraint,
+    ApiKey,
+    MemoryUser,
+    StaffSubscription,
+    WebhookEndpoint,
+    Workspace,
+    WorkspaceConstraint,
 }
 IMMUTABLE = [model for model in MODELS if model not in EDITABLE]
 
@@ -149,7 +172,7 @@ def nobody_waits(settings: Settings) -> None:
 
 
 @pytest.fixture
-def populate(workspace: models.Workspace) -> Populate:
+def populate(workspace: Workspace) -> Populate:
     """Make a person with a row of every model; `text` is put wherever content may be."""
     return lambda text="Aspirin", user_id="ada": _populate(workspace, text, user_id)
 
@@ -167,11 +190,11 @@ def rows(made: Rows) -> Rows:
 
 
 @pytest.fixture
-def workspace(request: pytest.FixtureRequest, workspace: models.Workspace) -> models.Workspace:
+def workspace(request: pytest.FixtureRequest, workspace: Workspace) -> Workspace:
     """The workspace of those rows, where a test has them."""
     if not {"made", "rows"} <= set(request.fixturenames):
         return workspace
-    found: models.Workspace = request.getfixturevalue("rows")[models.Workspace]
+    found: Workspace = request.getfixturevalue("rows")[Workspace]
     return found
 
 
@@ -181,7 +204,7 @@ def populate_once(populate_module: Callable[[Callable[[], Rows]], Rows]) -> Popu
 
     def populate(text: str = "Aspirin", user_id: str = "ada", company: str = "Company") -> Rows:
         return populate_module(
-            lambda: _populate(models.Workspace.objects.create(name=company), text, user_id)
+            lambda: _populate(Workspace.objects.create(name=company), text, user_id)
         )
 
     return populate
@@ -194,9 +217,9 @@ def staff() -> Staff:
     With `workspaces` she sees only these, otherwise all.
     """
 
-    def log_in(*permissions: str, workspaces: Iterable[models.Workspace] | None = None) -> Client:
+    def log_in(*permissions: str, workspaces: Iterable[Workspace] | None = None) -> Client:
         user = User.objects.create(username="eve", is_staff=True)
-        access = models.StaffAccess.objects.create(user=user, all_workspaces=workspaces is None)
+        access = StaffAccess.objects.create(user=user, all_workspaces=workspaces is None)
         access.workspaces.set(workspaces or [])
         chosen = Permission.objects.filter(
             content_type__app_label="memory", codename__in=permissions
@@ -210,7 +233,7 @@ def staff() -> Staff:
     return log_in
 
 
-def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
+def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
     user = create_user(
         workspace, user_id, time_zone="Europe/Berlin", metadata={"note": text, text: "note"}
     )
@@ -218,12 +241,12 @@ def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
     entries = _entries(user, text, source=f"key:{key.prefix}")
     checkpoint = _checkpoint(user, text)
     outcomes = [
-        models.EntryOutcome.objects.create(
+        EntryOutcome.objects.create(
             user=user, seq=seq, outcome=outcome, checkpoint=checkpoint, reason=reason
         )
         for seq, outcome, reason in [(1, Outcome.COVERED, ""), (2, Outcome.REJECTED, text)]
     ]
-    location = models.RecordLocation.objects.create(
+    location = RecordLocation.objects.create(
         user=user,
         domain="health",
         collection="drugs",
@@ -245,8 +268,8 @@ def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
         completed=[CONSTRAINT],
         existing=[CONSTRAINT],
     )
-    alert = models.Alert.objects.get(user=user)
-    judged = models.AlertFeedback.objects.create(
+    alert = Alert.objects.get(user=user)
+    judged = AlertFeedback.objects.create(
         alert=alert,
         judge=Judge.STAFF,
         verdict=Verdict.USEFUL,
@@ -254,14 +277,14 @@ def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
         actor=text[:200],
         at=timezone.now(),
     )
-    paused = models.PausedConstraint.objects.create(
+    paused = PausedConstraint.objects.create(
         user=user,
         constraint="constraints/other.py",
         reason=text,
         paused_at=timezone.now(),
         paused_by="constraints",
     )
-    pause = models.Pause.objects.create(
+    pause = Pause.objects.create(
         workspace=workspace,
         user=user,
         reason=text,
@@ -270,15 +293,13 @@ def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
         resumed_at=timezone.now(),
     )
     subscription = _subscription(workspace, user_id)
-    models.MemoryUser.objects.filter(pk=user.pk).update(
-        head=checkpoint, constraints_due_at=timezone.now()
-    )
-    models.Lane.objects.filter(user=user, name=LaneName.RECORDS).update(
+    MemoryUser.objects.filter(pk=user.pk).update(head=checkpoint, constraints_due_at=timezone.now())
+    Lane.objects.filter(user=user, name=LaneName.RECORDS).update(
         due_at=timezone.now(), attempts=3, last_error=text
     )
     user.refresh_from_db()
     forecast = _forecast(user, checkpoint, text)
-    idempotency_key = models.IdempotencyKey.objects.create(
+    idempotency_key = IdempotencyKey.objects.create(
         workspace=workspace,
         user=user,
         key=f"{user_id}:{text}"[:255],
@@ -293,33 +314,33 @@ def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
         report={"runner": "docker", "image": text, "fresh": 3, "leases": 1},
     )
     constraint = _workspace_constraint(workspace, text, user_id)
-    use, _ = models.WorkspaceUse.objects.get_or_create(workspace=workspace)
+    use, _ = WorkspaceUse.objects.get_or_create(workspace=workspace)
     return {
-        models.WorkspaceUse: use,
-        models.WorkspaceConstraint: constraint,
-        models.WorkspaceConstraintVersion: constraint.versions.get(),
-        models.Workspace: workspace,
-        models.ApiKey: key,
-        models.MemoryUser: user,
-        models.LogEntry: entries[0],
-        models.EntryOutcome: outcomes[1],
-        models.Forecast: forecast,
-        models.Lane: user.lanes.get(name=LaneName.RECORDS),
-        models.Blob: user.blobs.get(hash=sha256(_source(text))),
-        models.Bytecode: user.bytecode.get(),
-        models.Checkpoint: checkpoint,
-        models.RecordLocation: location,
-        models.IdempotencyKey: idempotency_key,
-        models.Run: run,
-        models.LlmCall: call,
-        models.LlmSpending: models.LlmSpending.objects.get(workspace=workspace, model=call.model),
-        models.SandboxHost: models.SandboxHost.objects.get(name=f"host of {user_id}"),
-        models.Alert: alert,
-        models.AlertFeedback: judged,
-        models.Pause: pause,
-        models.PausedConstraint: paused,
-        models.StaffAccess: _access(subscription.staff, workspace),
-        models.StaffAudit: models.StaffAudit.objects.create(
+        WorkspaceUse: use,
+        WorkspaceConstraint: constraint,
+        WorkspaceConstraintVersion: constraint.versions.get(),
+        Workspace: workspace,
+        ApiKey: key,
+        MemoryUser: user,
+        LogEntry: entries[0],
+        EntryOutcome: outcomes[1],
+        Forecast: forecast,
+        Lane: user.lanes.get(name=LaneName.RECORDS),
+        Blob: user.blobs.get(hash=sha256(_source(text))),
+        Bytecode: user.bytecode.get(),
+        Checkpoint: checkpoint,
+        RecordLocation: location,
+        IdempotencyKey: idempotency_key,
+        Run: run,
+        LlmCall: call,
+        LlmSpending: LlmSpending.objects.get(workspace=workspace, model=call.model),
+        SandboxHost: SandboxHost.objects.get(name=f"host of {user_id}"),
+        Alert: alert,
+        AlertFeedback: judged,
+        Pause: pause,
+        PausedConstraint: paused,
+        StaffAccess: _access(subscription.staff, workspace),
+        StaffAudit: StaffAudit.objects.create(
             staff_id=subscription.staff.pk,
             staff_name=subscription.staff.username,
             kind=AuditKind.VIEW,
@@ -329,18 +350,16 @@ def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
             person=user.public_id,
             workspace=workspace,
         ),
-        models.StaffSubscription: subscription,
-        models.MailCursor: subscription.cursors.get(),
-        models.AlertEvent: alert.events.get(),
-        models.EventCounter: models.EventCounter.objects.get(workspace=workspace),
+        StaffSubscription: subscription,
+        MailCursor: subscription.cursors.get(),
+        AlertEvent: alert.events.get(),
+        EventCounter: EventCounter.objects.get(workspace=workspace),
         **_webhook(workspace, alert, text, user_id),
         **_backtest(user, constraint, text),
         **_search_index(user, text),
-        models.Alarm: models.Alarm.objects.create(
-            name=f"about {user_id}", detail=text, last_error=text
-        ),
-        models.Heartbeat: models.Heartbeat.objects.create(name=f"of {user_id}", at=timezone.now()),
-        models.UserErasure: models.UserErasure.objects.create(
+        Alarm: Alarm.objects.create(name=f"about {user_id}", detail=text, last_error=text),
+        Heartbeat: Heartbeat.objects.create(name=f"of {user_id}", at=timezone.now()),
+        UserErasure: UserErasure.objects.create(
             user=user,
             by=f"staff:{text}"[:200],
             reason=text,
@@ -351,7 +370,7 @@ def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
             last_error=text,
         ),
         **_merge(user, text),
-        models.Redaction: models.Redaction.objects.create(
+        Redaction: Redaction.objects.create(
             user=user,
             seq=3,
             asked=[1],
@@ -366,24 +385,20 @@ def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
     }
 
 
-def _search_index(user: models.MemoryUser, text: str) -> Rows:
-    segment = models.SearchSegment.objects.create(
+def _search_index(user: MemoryUser, text: str) -> Rows:
+    segment = SearchSegment.objects.create(
         user=user, first_seq=1, last_seq=4, version=1, blocks=1, postings=9
     )
     return {
-        models.SearchIndex: models.SearchIndex.objects.create(
-            user=user, due_at=timezone.now(), last_error=text
-        ),
-        models.SearchSegment: segment,
-        models.SearchBlock: models.SearchBlock.objects.create(
-            segment=segment, number=0, data=text.encode()
-        ),
+        SearchIndex: SearchIndex.objects.create(user=user, due_at=timezone.now(), last_error=text),
+        SearchSegment: segment,
+        SearchBlock: SearchBlock.objects.create(segment=segment, number=0, data=text.encode()),
     }
 
 
-def _merge(user: models.MemoryUser, text: str) -> Rows:
+def _merge(user: MemoryUser, text: str) -> Rows:
     # Into itself: only the row is needed.
-    merge = models.Merge.objects.create(
+    merge = Merge.objects.create(
         user=user,
         merged=user,
         by="key:x",
@@ -395,11 +410,11 @@ def _merge(user: models.MemoryUser, text: str) -> Rows:
         due_at=timezone.now(),
         last_error=text,
     )
-    copied = models.CopiedEntries.objects.create(merge=merge, from_seq=1, seq=2, number=1)
-    return {models.Merge: merge, models.CopiedEntries: copied}
+    copied = CopiedEntries.objects.create(merge=merge, from_seq=1, seq=2, number=1)
+    return {Merge: merge, CopiedEntries: copied}
 
 
-def _forecast(user: models.MemoryUser, checkpoint: models.Checkpoint, text: str) -> models.Forecast:
+def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
     now = timezone.now()
     later = now + datetime.timedelta(days=9)
     event = {
@@ -413,7 +428,7 @@ def _forecast(user: models.MemoryUser, checkpoint: models.Checkpoint, text: str)
         "records": [text],
         "error": text,
     }
-    return models.Forecast.objects.create(
+    return Forecast.objects.create(
         user=user,
         checkpoint=checkpoint,
         computed_at=now,
@@ -429,10 +444,8 @@ def _forecast(user: models.MemoryUser, checkpoint: models.Checkpoint, text: str)
     )
 
 
-def _backtest(
-    user: models.MemoryUser, constraint: models.WorkspaceConstraint, text: str
-) -> dict[Any, Any]:
-    backtest = models.Backtest.objects.create(
+def _backtest(user: MemoryUser, constraint: WorkspaceConstraint, text: str) -> dict[Any, Any]:
+    backtest = Backtest.objects.create(
         workspace=user.workspace,
         version=constraint.versions.get(),
         constraint=constraint.path,
@@ -460,7 +473,7 @@ def _backtest(
         "resolved_at": None,
         "resolved_version": None,
     }
-    models.BacktestUser.objects.create(
+    BacktestUser.objects.create(
         backtest=backtest,
         user=user,
         problems=[problem],
@@ -471,35 +484,33 @@ def _backtest(
         counts={"severity": {"critical": 1}, "month": {"2026-10": 1}, "open": 1},
         findings=[finding],
     )
-    return {models.Backtest: backtest}
+    return {Backtest: backtest}
 
 
-def _subscription(workspace: models.Workspace, name: str) -> models.StaffSubscription:
+def _subscription(workspace: Workspace, name: str) -> StaffSubscription:
     staff = User.objects.create(
         username=f"staff-{name}", email="eve@example.org", is_staff=True, is_superuser=True
     )
-    subscription = models.StaffSubscription(staff=staff, workspace=workspace)
+    subscription = StaffSubscription(staff=staff, workspace=workspace)
     staff_mail.start(subscription, timezone.now())
     return subscription
 
 
-def _access(staff: User, workspace: models.Workspace) -> models.StaffAccess:
-    access = models.StaffAccess.objects.create(user=staff)
+def _access(staff: User, workspace: Workspace) -> StaffAccess:
+    access = StaffAccess.objects.create(user=staff)
     access.workspaces.add(workspace)
     return access
 
 
-def _webhook(
-    workspace: models.Workspace, alert: models.Alert, text: str, user_id: str
-) -> dict[Any, Any]:
+def _webhook(workspace: Workspace, alert: Alert, text: str, user_id: str) -> dict[Any, Any]:
     """Store a message that has failed, for an endpoint that is disabled."""
-    endpoint = models.WebhookEndpoint.objects.create(
+    endpoint = WebhookEndpoint.objects.create(
         workspace=workspace,
         url=f"https://hooks-of-{user_id}.example/",
         enabled=False,
         secret=b"no token",
     )
-    delivery = models.Delivery.objects.create(
+    delivery = Delivery.objects.create(
         endpoint=endpoint,
         event=alert.events.get(),
         alert=alert,
@@ -508,17 +519,17 @@ def _webhook(
         payload=json.dumps({"message": text}),
         last_error=text,
     )
-    attempt = models.DeliveryAttempt.objects.create(
+    attempt = DeliveryAttempt.objects.create(
         delivery=delivery, at=timezone.now(), seconds=1, status=500, error=text, answer=text
     )
     return {
-        models.WebhookEndpoint: endpoint,
-        models.Delivery: delivery,
-        models.DeliveryAttempt: attempt,
+        WebhookEndpoint: endpoint,
+        Delivery: delivery,
+        DeliveryAttempt: attempt,
     }
 
 
-def _entries(user: models.MemoryUser, text: str, source: str) -> list[models.LogEntry]:
+def _entries(user: MemoryUser, text: str, source: str) -> list[LogEntry]:
     """Append an entry that is covered, one that is rejected, and one that stays pending."""
     data = {"domain": "health", "type": "Drug", "key": text, "data": {"name": text, text: [text]}}
     drafts = [
@@ -538,13 +549,13 @@ def _entries(user: models.MemoryUser, text: str, source: str) -> list[models.Log
     return entry_log.append(user, drafts, source=source)
 
 
-def _checkpoint(user: models.MemoryUser, text: str) -> models.Checkpoint:
+def _checkpoint(user: MemoryUser, text: str) -> Checkpoint:
     source = _source(text)
-    models.Blob.objects.create(user=user, hash=sha256(source), content=source)
-    models.Bytecode.objects.create(
+    Blob.objects.create(user=user, hash=sha256(source), content=source)
+    Bytecode.objects.create(
         user=user, path=CONSTRAINT, source_hash=sha256(source), image_digest="image", code=b"code"
     )
-    parent = models.Checkpoint.objects.create(
+    parent = Checkpoint.objects.create(
         user=user,
         version=1,
         tree={},
@@ -560,7 +571,7 @@ def _checkpoint(user: models.MemoryUser, text: str) -> models.Checkpoint:
         ],
         verdict={"accepted": True},
     )
-    return models.Checkpoint.objects.create(
+    return Checkpoint.objects.create(
         user=user,
         version=2,
         parent=parent,
@@ -605,7 +616,7 @@ def _source(text: str) -> str:
     return f"# {text}\ndef check(today):\n    yield critical({text!r})\n"
 
 
-def _run(checkpoint: models.Checkpoint, text: str) -> models.Run:
+def _run(checkpoint: Checkpoint, text: str) -> Run:
     error = {
         "type": "ZeroDivisionError",
         "message": text,
@@ -613,7 +624,7 @@ def _run(checkpoint: models.Checkpoint, text: str) -> models.Run:
         "line": 3,
         "traceback": text,
     }
-    return models.Run.objects.create(
+    return Run.objects.create(
         user=checkpoint.user,
         kind=RunKind.CONSTRAINTS,
         trigger=RunTrigger.CHECKPOINT,
@@ -643,7 +654,7 @@ def _run(checkpoint: models.Checkpoint, text: str) -> models.Run:
     )
 
 
-def _call(user: models.MemoryUser, run: models.Run, text: str) -> models.LlmCall:
+def _call(user: MemoryUser, run: Run, text: str) -> LlmCall:
     work = CallSession(
         workspace=user.workspace,
         purpose=LlmPurpose.STRUCTURE,
@@ -674,9 +685,7 @@ def _call(user: models.MemoryUser, run: models.Run, text: str) -> models.LlmCall
     return call
 
 
-def _workspace_constraint(
-    workspace: models.Workspace, text: str, user_id: str
-) -> models.WorkspaceConstraint:
+def _workspace_constraint(workspace: Workspace, text: str, user_id: str) -> WorkspaceConstraint:
     constraint = workspace_constraints.create(
         workspace,
         f"of_{user_id}".replace("-", "_"),

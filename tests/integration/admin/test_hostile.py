@@ -6,7 +6,16 @@ import pytest
 from django.db.models import Model
 from django.test import Client
 
-from memory import models
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertFeedback, PausedConstraint
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
+from memory.constraints.models.backtests import Backtest
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Workspace
+from memory.llm.models import LlmCall
+from memory.log.models.entries import EntryOutcome, LogEntry
+from memory.versions.models.checkpoints import Blob, Checkpoint, RecordLocation
+from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import (
     MODELS,
     Populate,
@@ -43,7 +52,7 @@ def test_hostile_texts_are_inert(
 
     assert "<script>alert" not in page
     assert "<img src=x" not in page
-    staff_wrote_it = model in (models.ApiKey, models.Workspace)
+    staff_wrote_it = model in (ApiKey, Workspace)
     if not staff_wrote_it:
         for steering in "\u202e\u200b\U000e0041":
             assert steering not in page
@@ -52,22 +61,22 @@ def test_hostile_texts_are_inert(
 @pytest.mark.parametrize(
     "model",
     [
-        models.Alert,
-        models.AlertEvent,
-        models.AlertFeedback,
-        models.Backtest,
-        models.Blob,
-        models.Checkpoint,
-        models.Delivery,
-        models.DeliveryAttempt,
-        models.EntryOutcome,
-        models.IdempotencyKey,
-        models.Lane,
-        models.LlmCall,
-        models.LogEntry,
-        models.PausedConstraint,
-        models.RecordLocation,
-        models.Run,
+        Alert,
+        AlertEvent,
+        AlertFeedback,
+        Backtest,
+        Blob,
+        Checkpoint,
+        Delivery,
+        DeliveryAttempt,
+        EntryOutcome,
+        IdempotencyKey,
+        Lane,
+        LlmCall,
+        LogEntry,
+        PausedConstraint,
+        RecordLocation,
+        Run,
     ],
     ids=name_of,
 )
@@ -83,13 +92,13 @@ def test_hostile_texts_are_shown_completely(
 
 
 def test_metadata_that_steers_is_edited_as_escapes(admin_client: Client, rows: Rows) -> None:
-    user = rows[models.MemoryUser]
+    user = rows[MemoryUser]
 
     form = admin_client.get(page_url(user)).context["adminform"].form
     metadata = form["metadata"].value()
     assert "\\u202egnp.exe\\u200b\\udb40\\udc41" in metadata
     admin_client.post(page_url(user), {"time_zone": "Asia/Tokyo", "metadata": metadata})
 
-    after = models.MemoryUser.objects.get(pk=user.pk)
+    after = MemoryUser.objects.get(pk=user.pk)
     assert after.time_zone == "Asia/Tokyo"
     assert after.metadata == user.metadata == {"note": HOSTILE, HOSTILE: "note"}

@@ -7,7 +7,9 @@ from django.db.models import Model
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from memory import models
+from memory.alerts.models.alerts import EventCounter
+from memory.kernel.models.workspaces import Workspace, WorkspaceUse
+from memory.kernel.staff.models import StaffAudit
 from tests.integration.admin.conftest import MODELS, Populate, list_url, name_of, text_of
 
 pytestmark = pytest.mark.django_db
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     "model",
-    [one for one in MODELS if one is not models.StaffAudit],  # who looks has logged in
+    [one for one in MODELS if one is not StaffAudit],  # who looks has logged in
     ids=name_of,
 )
 def test_an_empty_list_says_so(admin_client: Client, model: type[Model]) -> None:
@@ -34,5 +36,5 @@ def test_fifty_rows_do_not_ask_for_each_row(
     for model in MODELS:
         with django_assert_max_num_queries(12, info=f"the list of {model.__name__}"):
             page = text_of(admin_client.get(list_url(model)))
-        rows = 1 if model in (models.Workspace, models.WorkspaceUse, models.EventCounter) else 50
+        rows = 1 if model in (Workspace, WorkspaceUse, EventCounter) else 50
         assert len(re.findall(r'<th class="field-', page)) == rows, model

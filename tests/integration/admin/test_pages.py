@@ -12,11 +12,27 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory import models
-from memory.alerts.models.alerts import AlertState, Severity
+from memory.alerts.models.alerts import (
+    Alert,
+    AlertEvent,
+    AlertFeedback,
+    AlertState,
+    EventCounter,
+    PausedConstraint,
+    Severity,
+)
+from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.constraints.models.backtests import Backtest
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Workspace
 from memory.kernel.users import create_user
-from memory.log.models.entries import EntryKind
-from memory.versions.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.llm.models import LlmCall, LlmSpending
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import (
     CONSTRAINT,
@@ -76,10 +92,10 @@ def test_the_page_of_a_row_is_readable(
 
 
 def test_alert_page_links_its_origins(admin_client: Client, rows: Rows) -> None:
-    response = admin_client.get(page_url(rows[models.Alert]))
+    response = admin_client.get(page_url(rows[Alert]))
 
     links = links_in(text_of(response))
-    for model in (models.MemoryUser, models.LogEntry, models.Run, models.Checkpoint):
+    for model in (MemoryUser, LogEntry, Run, Checkpoint):
         assert page_url(rows[model]) in links
     words = shown(response)
     assert "Drug Aspirin in health.drugs" in words
@@ -89,24 +105,24 @@ def test_alert_page_links_its_origins(admin_client: Client, rows: Rows) -> None:
 
 
 def test_entry_page_links_version_and_alerts(admin_client: Client, rows: Rows) -> None:
-    links = links_in(text_of(admin_client.get(page_url(rows[models.LogEntry]))))
+    links = links_in(text_of(admin_client.get(page_url(rows[LogEntry]))))
 
-    for model in (models.MemoryUser, models.Checkpoint, models.Alert, models.ApiKey):
+    for model in (MemoryUser, Checkpoint, Alert, ApiKey):
         assert page_url(rows[model]) in links
-    beside = models.LogEntry.objects.get(user=rows[models.MemoryUser], seq=2)
+    beside = LogEntry.objects.get(user=rows[MemoryUser], seq=2)
     assert page_url(beside) in links
 
 
 def test_a_rejected_entry_says_why(admin_client: Client, populate: Populate) -> None:
-    user = populate("no such field", "bob")[models.MemoryUser]
-    entry = models.LogEntry.objects.get(user=user, seq=2)
+    user = populate("no such field", "bob")[MemoryUser]
+    entry = LogEntry.objects.get(user=user, seq=2)
 
     assert "rejected at v2 no such field" in shown(admin_client.get(page_url(entry)))
 
 
 def test_a_redacted_entry_says_only_that(admin_client: Client, rows: Rows) -> None:
-    entry = rows[models.LogEntry]
-    models.LogEntry.objects.filter(pk=entry.pk).update(
+    entry = rows[LogEntry]
+    LogEntry.objects.filter(pk=entry.pk).update(
         redacted_at=timezone.now(),
         data=None,
         source=None,
@@ -114,19 +130,19 @@ def test_a_redacted_entry_says_only_that(admin_client: Client, rows: Rows) -> No
         salt=None,
     )
 
-    for address in (page_url(entry), list_url(models.LogEntry), page_url(rows[models.Alert])):
+    for address in (page_url(entry), list_url(LogEntry), page_url(rows[Alert])):
         assert "(redacted)" in shown(admin_client.get(address))
 
 
 def test_a_version_leads_to_its_entries_runs_and_files(admin_client: Client, rows: Rows) -> None:
-    response = admin_client.get(page_url(rows[models.Checkpoint]))
-    files = reverse("admin:memory_checkpoint_project", args=[rows[models.Checkpoint].pk])
+    response = admin_client.get(page_url(rows[Checkpoint]))
+    files = reverse("admin:memory_checkpoint_project", args=[rows[Checkpoint].pk])
 
     links = links_in(text_of(response))
-    assert page_url(rows[models.LogEntry]) in links
+    assert page_url(rows[LogEntry]) in links
     assert files in links
-    assert page_url(rows[models.Checkpoint].parent) in links
-    assert f"{list_url(models.Run)}?checkpoint__id__exact={rows[models.Checkpoint].pk}" in links
+    assert page_url(rows[Checkpoint].parent) in links
+    assert f"{list_url(Run)}?checkpoint__id__exact={rows[Checkpoint].pk}" in links
     words = shown(response)
     assert f"{CONSTRAINT} new" in words
     assert "add Drug Aspirin in health (from #1)" in words
@@ -136,14 +152,14 @@ def test_a_version_leads_to_its_entries_runs_and_files(admin_client: Client, row
 WARNING = "development Computed by the process runner"
 
 
-@pytest.mark.parametrize("model", [models.Run, models.Alert])
+@pytest.mark.parametrize("model", [Run, Alert])
 def test_results_of_the_process_runner_are_marked(
     admin_client: Client, rows: Rows, model: type[Model]
 ) -> None:
     page = page_url(rows[model])
     assert shown(admin_client.get(page)).count(WARNING) == 1
 
-    models.Run.objects.filter(pk=rows[models.Run].pk).update(runner="docker")
+    Run.objects.filter(pk=rows[Run].pk).update(runner="docker")
     words = shown(admin_client.get(page))
     assert WARNING not in words
     assert "docker" in words
@@ -154,7 +170,7 @@ def test_a_version_tells_where_the_gate_ran(
     admin_client: Client, rows: Rows, runner: str, warns: bool
 ) -> None:
     checkpoint = make_checkpoint(
-        rows[models.MemoryUser], 3, verdict={"accepted": True, "checks": [], "runner": runner}
+        rows[MemoryUser], 3, verdict={"accepted": True, "checks": [], "runner": runner}
     )
 
     words = shown(admin_client.get(page_url(checkpoint)))
@@ -163,11 +179,11 @@ def test_a_version_tells_where_the_gate_ran(
 
 
 def test_a_run_leads_to_its_alerts(admin_client: Client, rows: Rows) -> None:
-    response = admin_client.get(page_url(rows[models.Run]))
+    response = admin_client.get(page_url(rows[Run]))
 
     links = links_in(text_of(response))
-    assert page_url(rows[models.Alert]) in links
-    assert f"{list_url(models.Alert)}?last_run__id__exact={rows[models.Run].pk}" in links
+    assert page_url(rows[Alert]) in links
+    assert f"{list_url(Alert)}?last_run__id__exact={rows[Run].pk}" in links
     words = shown(response)
     assert f"ZeroDivisionError : Aspirin {CONSTRAINT}, line 3" in words
     assert "loaded the project into a sandbox 0.000 s 0.100 s other work 0.100 s 0.100 s" in words
@@ -282,9 +298,9 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
 def test_every_kind_of_run_shows_what_went_in_and_out(
     admin_client: Client, rows: Rows, kind: RunKind, input: Any, output: Any, words: str
 ) -> None:
-    run = models.Run.objects.create(
-        user=rows[models.MemoryUser],
-        checkpoint=rows[models.Checkpoint] if kind == RunKind.CONSTRAINTS else None,
+    run = Run.objects.create(
+        user=rows[MemoryUser],
+        checkpoint=rows[Checkpoint] if kind == RunKind.CONSTRAINTS else None,
         kind=kind,
         trigger=RunTrigger.API,
         instant=timezone.now(),
@@ -299,8 +315,8 @@ def test_every_kind_of_run_shows_what_went_in_and_out(
 
 
 def test_failed_trial_is_not_called_silent(admin_client: Client, rows: Rows) -> None:
-    run = models.Run.objects.create(
-        user=rows[models.MemoryUser],
+    run = Run.objects.create(
+        user=rows[MemoryUser],
         kind=RunKind.CONSTRAINT,
         trigger=RunTrigger.API,
         instant=timezone.now(),
@@ -322,7 +338,7 @@ def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(
     admin_client: Client, rows: Rows, populate: Populate
 ) -> None:
     populate("Another", "bob")
-    user = rows[models.MemoryUser]
+    user = rows[MemoryUser]
     links = links_in(text_of(admin_client.get(page_url(user))))
 
     def follow(model: type[Model], query: str) -> list[Any]:
@@ -330,30 +346,28 @@ def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(
         assert address in links
         return list(admin_client.get(address).context["cl"].result_list)
 
-    assert [entry.seq for entry in follow(models.LogEntry, "outcome=pending")] == [3]
-    assert [outcome.seq for outcome in follow(models.EntryOutcome, "outcome__exact=rejected")] == [
-        2
-    ]
-    assert [outcome.seq for outcome in follow(models.EntryOutcome, "outcome__exact=covered")] == [1]
-    assert follow(models.RecordLocation, "retired=no") == [rows[models.RecordLocation]]
-    assert follow(models.Alert, "state__in=open%2Cacknowledged%2Csnoozed") == [rows[models.Alert]]
+    assert [entry.seq for entry in follow(LogEntry, "outcome=pending")] == [3]
+    assert [outcome.seq for outcome in follow(EntryOutcome, "outcome__exact=rejected")] == [2]
+    assert [outcome.seq for outcome in follow(EntryOutcome, "outcome__exact=covered")] == [1]
+    assert follow(RecordLocation, "retired=no") == [rows[RecordLocation]]
+    assert follow(Alert, "state__in=open%2Cacknowledged%2Csnoozed") == [rows[Alert]]
 
 
 @pytest.mark.parametrize(
     ("model", "query", "found"),
     [
-        (models.LogEntry, "outcome=pending", 1),
-        (models.LogEntry, "outcome=rejected", 1),
-        (models.LogEntry, "outcome=covered", 1),
-        (models.LogEntry, "outcome=dismissed", 0),
-        (models.Lane, "state=yes", 2),
-        (models.Lane, "state=no", 0),
-        (models.PausedConstraint, "resumed=yes", 0),
-        (models.PausedConstraint, "resumed=no", 1),
-        (models.ApiKey, "revoked=no", 1),
-        (models.ApiKey, "revoked=yes", 0),
-        (models.RecordLocation, "retired=yes", 0),
-        (models.RecordLocation, "retired=no", 1),
+        (LogEntry, "outcome=pending", 1),
+        (LogEntry, "outcome=rejected", 1),
+        (LogEntry, "outcome=covered", 1),
+        (LogEntry, "outcome=dismissed", 0),
+        (Lane, "state=yes", 2),
+        (Lane, "state=no", 0),
+        (PausedConstraint, "resumed=yes", 0),
+        (PausedConstraint, "resumed=no", 1),
+        (ApiKey, "revoked=no", 1),
+        (ApiKey, "revoked=yes", 0),
+        (RecordLocation, "retired=yes", 0),
+        (RecordLocation, "retired=no", 1),
     ],
 )
 def test_the_filters_keep_what_they_say(
@@ -367,32 +381,32 @@ def test_the_filters_keep_what_they_say(
 @pytest.mark.parametrize(
     ("model", "fitting"),
     [
-        (models.Alert, ["ada", "Aspirin", "allergy"]),
-        (models.AlertEvent, ["ada", "constraints"]),
-        (models.AlertFeedback, ["ada"]),
-        (models.ApiKey, ["Aspirin"]),
-        (models.Backtest, ["of_ada"]),
-        (models.Blob, ["ada"]),
-        (models.Bytecode, ["ada", "allergy"]),
-        (models.Checkpoint, ["ada"]),
-        (models.Delivery, ["ada", "hooks-of-ada"]),
-        (models.DeliveryAttempt, ["ada", "hooks-of-ada"]),
-        (models.EntryOutcome, ["ada", "Aspirin"]),
-        (models.EventCounter, ["workspace"]),
-        (models.Lane, ["ada"]),
-        (models.LlmCall, ["ada"]),
-        (models.LlmSpending, ["model-of-ada"]),
-        (models.LogEntry, ["ada", "Aspirin"]),
-        (models.MailCursor, ["staff-ada", "workspace"]),
-        (models.MemoryUser, ["ada"]),
-        (models.PausedConstraint, ["ada", "other"]),
-        (models.RecordLocation, ["ada", "Aspirin", "drugs"]),
-        (models.IdempotencyKey, ["ada", "ada:Aspirin"]),
-        (models.Run, ["ada"]),
-        (models.SandboxHost, ["host of ada"]),
-        (models.StaffSubscription, ["staff-ada", "eve@example.org"]),
-        (models.WebhookEndpoint, ["hooks-of-ada", "workspace"]),
-        (models.Workspace, ["workspace"]),
+        (Alert, ["ada", "Aspirin", "allergy"]),
+        (AlertEvent, ["ada", "constraints"]),
+        (AlertFeedback, ["ada"]),
+        (ApiKey, ["Aspirin"]),
+        (Backtest, ["of_ada"]),
+        (Blob, ["ada"]),
+        (Bytecode, ["ada", "allergy"]),
+        (Checkpoint, ["ada"]),
+        (Delivery, ["ada", "hooks-of-ada"]),
+        (DeliveryAttempt, ["ada", "hooks-of-ada"]),
+        (EntryOutcome, ["ada", "Aspirin"]),
+        (EventCounter, ["workspace"]),
+        (Lane, ["ada"]),
+        (LlmCall, ["ada"]),
+        (LlmSpending, ["model-of-ada"]),
+        (LogEntry, ["ada", "Aspirin"]),
+        (MailCursor, ["staff-ada", "workspace"]),
+        (MemoryUser, ["ada"]),
+        (PausedConstraint, ["ada", "other"]),
+        (RecordLocation, ["ada", "Aspirin", "drugs"]),
+        (IdempotencyKey, ["ada", "ada:Aspirin"]),
+        (Run, ["ada"]),
+        (SandboxHost, ["host of ada"]),
+        (StaffSubscription, ["staff-ada", "eve@example.org"]),
+        (WebhookEndpoint, ["hooks-of-ada", "workspace"]),
+        (Workspace, ["workspace"]),
     ],
     ids=str,
 )
@@ -407,7 +421,7 @@ def test_searching_finds_what_fits_and_nothing_else(
     assert "No rows match." in text_of(response)
 
 
-@pytest.mark.parametrize("model", [models.LlmCall, models.LogEntry, models.Run], ids=name_of)
+@pytest.mark.parametrize("model", [LlmCall, LogEntry, Run], ids=name_of)
 def test_a_whole_id_finds_its_row(admin_client: Client, rows: Rows, model: type[Model]) -> None:
     response = admin_client.get(list_url(model), {"q": str(rows[model].pk)})
 
@@ -416,8 +430,8 @@ def test_a_whole_id_finds_its_row(admin_client: Client, rows: Rows, model: type[
 
 def test_alerts_are_ordered_by_state_and_severity(admin_client: Client, rows: Rows) -> None:
     def alert(message: str, severity: Severity, state: AlertState) -> None:
-        models.Alert.objects.create(
-            user=rows[models.MemoryUser],
+        Alert.objects.create(
+            user=rows[MemoryUser],
             constraint=CONSTRAINT,
             fingerprint=message,
             severity=severity,
@@ -433,7 +447,7 @@ def test_alerts_are_ordered_by_state_and_severity(admin_client: Client, rows: Ro
     alert("acknowledged critical", Severity.CRITICAL, AlertState.ACKNOWLEDGED)
     alert("open warning", Severity.WARNING, AlertState.OPEN)
 
-    response = admin_client.get(list_url(models.Alert))
+    response = admin_client.get(list_url(Alert))
 
     assert [alert.message for alert in response.context["cl"].result_list] == [
         "Aspirin",
@@ -455,10 +469,10 @@ def test_alerts_are_ordered_by_state_and_severity(admin_client: Client, rows: Ro
     ],
 )
 def test_entry_without_key_names_its_source(
-    admin_client: Client, workspace: models.Workspace, source: str | None, told: str
+    admin_client: Client, workspace: Workspace, source: str | None, told: str
 ) -> None:
     user = create_user(workspace, "bob", time_zone="UTC", metadata={})
-    entry = models.LogEntry.objects.create(
+    entry = LogEntry.objects.create(
         user=user,
         seq=1,
         kind=EntryKind.MESSAGE,
