@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from memory.kernel.texts import parse_python
+from memory.kernel.texts import parse_valid
 from memory.project import Domain, Outline
 from memory.project.outline import Class, Field
 from memory.project.types import is_optional
@@ -73,10 +73,8 @@ def optional_fields_at(
 
 
 def _statements(source: str) -> list[ast.stmt]:
-    try:
-        return parse_python(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+    module = parse_valid(source)
+    return module.body if module else []
 
 
 def _imported(statements: Iterable[ast.stmt]) -> set[tuple[str, str]]:

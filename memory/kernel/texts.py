@@ -80,6 +80,14 @@ def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
         return ast.parse(source, path)
 
 
+def parse_valid(source: str) -> ast.Module | None:
+    """Parse a module; return None if it is not valid Python."""
+    try:
+        return parse_python(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return None
+
+
 def parse_expression(source: str) -> ast.Expression:
     """Parse an expression, rejecting the same code as `parse_python`."""
     _refuse_unparsed(source, "<unknown>")

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from memory.kernel.texts import parse_python
+from memory.kernel.texts import parse_valid
 from memory.project.apply import add_exactly, add_of, apply
 from memory.project.edits import (
     AddField,
@@ -89,9 +89,8 @@ def is_old_constraint(source: str) -> bool:
     Such a module has `check(project_path)` or `check_constraints(current_time)`, which returns a
     list of dictionaries.
     """
-    try:
-        tree = parse_python(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse_valid(source)
+    if tree is None:
         return False
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     return bool(functions & {"check", "check_constraints"}) and not _imports_uac(tree)

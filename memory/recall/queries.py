@@ -4,9 +4,9 @@ import datetime
 from dataclasses import dataclass
 
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.sent_code import tidied
 from memory.kernel.users import refuse_merged
 from memory.recall import answer_cache
-from memory.recall.query_code import tidied
 from memory.versions import past_states, runs
 from memory.versions.models.runs import REPEATABLE, Run, RunKind, RunTrigger
 from memory.versions.past_states import Known, version_of

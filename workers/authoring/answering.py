@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
+from memory.kernel.sent_code import tidied
 from memory.kernel.settings.language_models import LanguageModelError
 from memory.kernel.work import leases
 from memory.llm.llm_calls import CallSession
@@ -18,7 +19,6 @@ from memory.llm.models import LlmPurpose
 from memory.project import manifest_text
 from memory.project.errors import RunError
 from memory.recall import answer_cache
-from memory.recall.query_code import tidied
 from memory.versions import past_states, runs
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.authoring import prompts

@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from memory.kernel.texts import parse_valid
 from memory.project.paths import constraint_path, constraint_tests_path
 from workers.findings import Finding, Verdict
 from workers.gate.alert_mutants import UnreachedAlert, alert_mutants
 from workers.gate.boundary_mutants import BoundaryMutant, boundary_mutants
-from workers.repairs.invalid_syntax import parse_valid
 from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
 

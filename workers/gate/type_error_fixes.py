@@ -9,10 +9,10 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from memory.kernel.texts import parse_valid
 from memory.project import Outline
 from memory.project.types import format_type, members_of
 from workers.policy.library import LIBRARY
-from workers.repairs.invalid_syntax import parse_valid
 from workers.repairs.missing_imports import module_of
 from workers.typecheck.checker import TypeFault
 

@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterator, Mapping
 
+from memory.kernel.texts import parse_valid
 from memory.project.paths import is_own_constraint
 from workers.policy.library import LIBRARY
-from workers.repairs.invalid_syntax import parse_valid
 
 KNOWN_NAMES = {
     **dict.fromkeys(("dataclass", "field"), "dataclasses"),

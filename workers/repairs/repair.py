@@ -11,15 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
+from memory.kernel.texts import parse_valid
 from memory.project import WriteConstraint
 from memory.project.paths import constraint_files
-from workers.repairs.invalid_syntax import (
-    ALWAYS_APPLIED,
-    TEXT_RULES,
-    Rules,
-    parse_valid,
-    syntax_error,
-)
+from workers.repairs.invalid_syntax import TEXT_RULES, Rules, syntax_error
 from workers.repairs.missing_imports import KNOWN_NAMES, add_missing_imports, library_of
 from workers.repairs.run_time_errors import PROGRAM_RULES
 
@@ -52,11 +47,7 @@ def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Re
         for _ in range(MAX_ROUNDS):
             before = source
             for name, rule in rules.items():
-                if (
-                    rules is TEXT_RULES
-                    and name not in ALWAYS_APPLIED
-                    and parse_valid(source) is not None
-                ):
+                if rules is TEXT_RULES and parse_valid(source) is not None:
                     break
                 changed = rule(source)
                 if changed != source:

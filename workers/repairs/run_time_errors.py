@@ -3,53 +3,8 @@
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from workers.repairs.invalid_syntax import Rules, parse_valid
-from workers.repairs.missing_imports import KNOWN_NAMES, insert_after_docstring
-
-
-def _late_annotations(source: str) -> str:
-    """Defer annotations that use a name that isn't defined yet or is hidden by a field.
-
-    Examples are a class defined further down, and `date` in the annotation `date | None` below a
-    field called `date`.
-    """
-    tree = parse_valid(source)
-    if tree is None or any(
-        isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body
-    ):
-        return source
-    later = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-    for node in tree.body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        hidden: set[str] = set()
-        for item in node.body:
-            if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
-                continue
-            hidden |= {item.target.id} if item.value is not None else set()
-            names = {node.id for node in ast.walk(item.annotation) if isinstance(node, ast.Name)}
-            if names & (later | (hidden & KNOWN_NAMES.keys())):
-                future = "from __future__ import annotations\n"
-                return insert_after_docstring(source, tree, future)
-        later.discard(node.name)
-    return source
-
-
-def _mutable_defaults(source: str) -> str:
-    """Turn mutable defaults in dataclasses, which Python rejects, into default factories."""
-    tree = parse_valid(source)
-    if tree is None:
-        return source
-    values = [
-        item.value
-        for class_ in _dataclasses(tree)
-        for item in class_.body
-        if isinstance(item, ast.AnnAssign)
-        and isinstance(item.value, ast.List | ast.Dict | ast.Set)
-        and "ClassVar" not in ast.unparse(item.annotation)
-    ]
-    new = [f"field(default_factory=lambda: {ast.unparse(value)})" for value in values]
-    return replace_expressions(source, zip(values, new, strict=True))
+from memory.kernel.texts import parse_valid
+from workers.repairs.invalid_syntax import Rules
 
 
 def _keyword_only(source: str) -> str:
@@ -145,8 +100,4 @@ def place_of(node: ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-PROGRAM_RULES: Rules = {
-    "mutable_defaults": _mutable_defaults,
-    "keyword_only": _keyword_only,
-    "late_annotations": _late_annotations,
-}
+PROGRAM_RULES: Rules = {"keyword_only": _keyword_only}

@@ -15,7 +15,7 @@ from html import escape
 
 from django.utils.safestring import SafeString
 
-from memory.kernel.texts import parse_python, visible
+from memory.kernel.texts import parse_valid, visible
 
 # Maximum number of characters and of lines shown; the rest of a longer text is cut off.
 MAX_SOURCE = 400_000
@@ -134,9 +134,8 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
     These are calls such as `critical(f"…")` whose constant parts occur in the message in order. The
     list is empty if the text is not valid Python or creates its alerts some other way.
     """
-    try:
-        module = parse_python(text[:MAX_SOURCE])
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    module = parse_valid(text[:MAX_SOURCE])
+    if module is None:
         return []
     found = set()
     left: list[tuple[ast.AST, ast.stmt | None]] = [(module, None)]
@@ -156,9 +155,8 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
 
 def docstring_of(text: str) -> str:
     """Return what the constraint's `check` says that it demands, or else its module, or ""."""
-    try:
-        module = parse_python(text[:MAX_SOURCE])
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    module = parse_valid(text[:MAX_SOURCE])
+    if module is None:
         return ""
     checks = [
         one for one in module.body if isinstance(one, ast.FunctionDef) and one.name == "check"

@@ -147,7 +147,7 @@ def test_findings_and_repairs_are_counted(told: int, send: Send, source_of: Sour
         refused = {"code": "ungrounded_number", "blocking": "true"}
         return [
             read("uac_gate_findings_total", refused) or 0,
-            read("uac_gate_repairs_total", {"name": "code_fence"}) or 0,
+            read("uac_gate_repairs_total", {"name": "surroundings"}) or 0,
         ]
 
     before = counted()

@@ -115,9 +115,9 @@ def test_code_that_cannot_run_and_means_one_thing_is_repaired(
 
     assert run.outcome == "ok", run.error
     assert repairs(run) == [
-        ("constraints/budget.py", 1, "code_fence"),
+        ("constraints/budget.py", 1, "surroundings"),
+        ("tests/test_budget.py", 1, "surroundings"),
         ("tests/test_budget.py", 1, "leading_zeros"),
-        ("tests/test_budget.py", 1, "indentation"),
         ("tests/test_budget.py", 1, "missing_imports"),
     ]
     # The judged text is the one that is stored, in the tree and among the edits.
@@ -147,7 +147,7 @@ def test_unrepairable_code_is_refused_by_its_lines(checkpoint: Append, propose: 
 
     assert run.outcome == "rejected"
     assert "budget.source, line 1:" in not_none(run.error)["message"]
-    assert repairs(run) == [("tests/test_budget.py", 0, "code_fence")]
+    assert repairs(run) == [("tests/test_budget.py", 0, "surroundings")]
 
 
 def test_a_constraint_that_raises_later_is_an_error_on_the_run_and_an_alert_for_the_staff(

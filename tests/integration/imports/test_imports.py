@@ -198,7 +198,7 @@ def test_repairs_of_a_module_are_named(import_files: Import, fields_of: Records)
     )
     (repaired,) = report(run)["repairs"]
     assert set(repaired["repairs"]) == {
-        "code_fence",
+        "surroundings",
         "leading_zeros",
         "keyword_only",
         "missing_imports",

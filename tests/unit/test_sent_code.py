@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.recall.query_code import tidied
+from memory.kernel.sent_code import tidied
 
 SUM = "sum(trip.cost for trip in trips)"
 LINES = f"total = {SUM}\ntotal"

@@ -1,9 +1,9 @@
-"""Query code as people and language models send it: freed from what merely surrounds it."""
+"""Code as people and language models send it: freed from what merely surrounds it."""
 
 import re
 import textwrap
 
-from memory.kernel.texts import parse_python
+from memory.kernel.texts import parse_valid
 
 # Byte order marks, zero-width characters and no-break spaces, which copying from a page adds.
 _INVISIBLE = "\ufeff\u200b\u2060\u00a0"
@@ -25,26 +25,18 @@ def tidied(code: str) -> str:
     """
     found = code.strip(f"{_INVISIBLE}\r\n")
     blocks = list(_FENCED.finditer(found))
-    if len(blocks) == 1 and (_is_all(blocks[0], found) or not _is_python(found)):
+    if len(blocks) == 1 and (_is_all(blocks[0], found) or parse_valid(found) is None):
         found = blocks[0][2]
     found = textwrap.dedent(found.strip(f"{_INVISIBLE}\r\n")).strip()
-    if (quoted := _QUOTED.fullmatch(found)) and not _is_python(found):
+    if (quoted := _QUOTED.fullmatch(found)) and parse_valid(found) is None:
         found = next(part for part in quoted.groups() if part).strip()
-    if re.search("[“”„‘’]", found) and not _is_python(found):
+    if re.search("[“”„‘’]", found) and parse_valid(found) is None:
         found = _STRINGS.sub(_with_straight_quotes, found)
     return found
 
 
 def _is_all(block: re.Match[str], code: str) -> bool:
     return not (code[: block.start()] + code[block.end() :]).strip()
-
-
-def _is_python(code: str) -> bool:
-    try:
-        parse_python(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def _with_straight_quotes(found: re.Match[str]) -> str:
