@@ -16,8 +16,7 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from workers.llm import metrics as llm_metrics
-from workers.metrics import load_metrics, webhook_metrics, work_metrics
+from workers.metrics.server_metrics import READS
 
 logger = structlog.get_logger(__name__)
 
@@ -37,8 +36,7 @@ def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
     except OSError as error:
         logger.error("metrics_not_served", address=address, port=port, error=str(error))
         return False
-    for module in (work_metrics, load_metrics, llm_metrics, webhook_metrics):
-        registry.register(Read(*module.READS))
+    registry.register(Read(*READS))
     return True
 
 
@@ -75,6 +73,6 @@ class Read(Collector):
                 try:
                     yield from list(read())
                 except (Error, redis.RedisError) as error:
-                    logger.warning("metrics_not_read", of=read.__module__, error=str(error))
+                    logger.warning("metrics_not_read", of=read.__name__, error=str(error))
         finally:
             connection.close()

@@ -33,7 +33,7 @@ from memory.log.models.entries import EntryKind
 from memory.operations import alarms
 from tests.factories import make_session
 from tests.llm_server import KEY
-from workers.metrics import work_metrics
+from workers.metrics import server_metrics
 
 pytestmark = pytest.mark.django_db
 
@@ -462,7 +462,7 @@ def test_health_and_metrics_report_what_the_checks_find(
     alarms.evaluate()
     gauges = {
         tuple(sample.labels.values())
-        for metric in work_metrics.READS[1]()
+        for metric in server_metrics.READS[1]()
         for sample in metric.samples
         if sample.name == "uac_alarm"
     }

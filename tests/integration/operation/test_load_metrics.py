@@ -17,7 +17,7 @@ from memory.log import entry_log
 from memory.log.models.entries import EntryKind
 from memory.versions.models.runs import RunKind
 from tests.factories import make_checkpoint, make_run
-from workers.metrics import load_metrics
+from workers.metrics import server_metrics
 from workers.metrics.serving import Read
 
 pytestmark = pytest.mark.django_db
@@ -35,12 +35,13 @@ def counted_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def served() -> dict[tuple[str, ...], float]:
     """Return metric, workspace and reason or kind → value."""
     registry = CollectorRegistry()
-    registry.register(Read(*load_metrics.READS))
+    registry.register(Read(*server_metrics.READS))
     text = generate_latest(registry).decode()
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
+        if sample.name in ("uac_refused_total", "uac_waiting")
     }
 
 

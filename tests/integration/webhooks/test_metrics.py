@@ -12,7 +12,7 @@ from memory.kernel.models.users import MemoryUser
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.webhooks.conftest import EndpointAt, send
 from tests.webhook_receiver import answers, receiver
-from workers.metrics import webhook_metrics
+from workers.metrics import server_metrics
 from workers.metrics.serving import Read
 
 
@@ -34,7 +34,7 @@ def test_messages_are_counted_by_what_became_of_them(
         created_at=an_hour_ago - datetime.timedelta(days=1)
     )
     registry = CollectorRegistry()
-    registry.register(Read(*webhook_metrics.READS))
+    registry.register(Read(*server_metrics.READS))
 
     def told(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
