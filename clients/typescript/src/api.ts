@@ -1492,7 +1492,7 @@ export interface components {
             /** Format: uuid */
             last_run: string | null;
             /** @description A warning if the last run that raised the alert used a sandbox meant for development only; otherwise null. */
-            readonly warning: string | null;
+            warning: string | null;
             events: components["schemas"]["AlertEvent"][];
             feedback: components["schemas"]["Feedback"][];
         };
@@ -1605,7 +1605,7 @@ export interface components {
             /** Format: uuid */
             last_run: string | null;
             /** @description A warning if the last run that raised the alert used a sandbox meant for development only; otherwise null. */
-            readonly warning: string | null;
+            warning: string | null;
             events: components["schemas"]["AlertEvent"][];
         };
         /**
@@ -1654,7 +1654,7 @@ export interface components {
             /** Format: uuid */
             last_run: string | null;
             /** @description A warning if the last run that raised the alert used a sandbox meant for development only; otherwise null. */
-            readonly warning: string | null;
+            warning: string | null;
             /**
              * @description Only with `as_of`.
              *
@@ -2039,7 +2039,7 @@ export interface components {
             /** @description The names of the gate's checks that this version passed. */
             readonly accepted_checks: string[];
             /** @description A warning if the gate used a sandbox meant for development only; otherwise null. */
-            readonly warning: string | null;
+            warning: string | null;
         };
         /** @description A version with its files, its edits and the gate's verdict. */
         CheckpointDetail: {
@@ -2056,7 +2056,7 @@ export interface components {
             /** @description The names of the gate's checks that this version passed. */
             readonly accepted_checks: string[];
             /** @description A warning if the gate used a sandbox meant for development only; otherwise null. */
-            readonly warning: string | null;
+            warning: string | null;
             /** @description Path → SHA-256 of the file. */
             files: {
                 [key: string]: string;
@@ -2267,13 +2267,14 @@ export interface components {
              * @description The id of the run.
              */
             id: string;
-            accepted: boolean;
+            /** @description Whether the gate accepted the proposal. */
+            readonly accepted: boolean;
             /** @description The new version's number; null if the proposal was rejected. */
             version: number | null;
             /** @description Null if the run did not reach the gate. */
             verdict: components["schemas"]["Verdict"] | null;
             /** @description The gate's findings that do not cause a rejection, such as a proposed constraint that fails. */
-            notes: string[];
+            readonly notes: string[];
             error: components["schemas"]["RunError"] | null;
             /** @description A warning if the gate used a sandbox meant for development only; otherwise null. */
             warning: string | null;
@@ -2582,19 +2583,13 @@ export interface components {
         /** @description Everything that a rollback to a version would exclude. */
         Excluded: {
             /** @description Records that this version does not contain. */
-            records: components["schemas"]["ExcludedRecord"][];
+            records: components["schemas"]["RecordName"][];
             /** @description Live alerts that will resolve, because they are based on these records or come from a constraint that this version does not have. */
             alerts: components["schemas"]["ResolvingAlert"][];
             /** @description Live alerts that may resolve, because they are based on records that have different values in this version. Further alerts may resolve when the constraints run on the restored version. */
             may_resolve: components["schemas"]["ResolvingAlert"][];
             /** @description The numbers of the entries that later versions settled, which will become pending again or be dismissed. */
             entries: number[];
-        };
-        /** @description A record that a rollback would exclude. */
-        ExcludedRecord: {
-            domain: string;
-            collection: string;
-            key: string;
         };
         /** @description The explanation for a hit's rank. */
         Explanation: {
@@ -2823,13 +2818,14 @@ export interface components {
              * @description The id of the run.
              */
             id: string;
-            accepted: boolean;
+            /** @description Whether the gate accepted the proposal. */
+            readonly accepted: boolean;
             /** @description The new version's number; null if the proposal was rejected. */
             version: number | null;
             /** @description Null if the run did not reach the gate. */
             verdict: components["schemas"]["Verdict"] | null;
             /** @description The gate's findings that do not cause a rejection, such as a proposed constraint that fails. */
-            notes: string[];
+            readonly notes: string[];
             error: components["schemas"]["RunError"] | null;
             /** @description A warning if the gate used a sandbox meant for development only; otherwise null. */
             warning: string | null;
@@ -3586,7 +3582,7 @@ export interface components {
             stdout: string;
             runner: string;
             /** @description A warning if the run used a sandbox meant for development only; otherwise null. */
-            readonly warning: string | null;
+            warning: string | null;
             /** @description Stage → seconds that it took. */
             timings: {
                 [key: string]: number;
@@ -3674,7 +3670,7 @@ export interface components {
             stdout: string;
             runner: string;
             /** @description A warning if the run used a sandbox meant for development only; otherwise null. */
-            readonly warning: string | null;
+            warning: string | null;
             /** @description Stage → seconds that it took. */
             timings: {
                 [key: string]: number;
@@ -4490,7 +4486,6 @@ export type EventTypesEnum = components['schemas']['EventTypesEnum'];
 export type Evidence = components['schemas']['Evidence'];
 export type EvidenceColumns = components['schemas']['EvidenceColumns'];
 export type Excluded = components['schemas']['Excluded'];
-export type ExcludedRecord = components['schemas']['ExcludedRecord'];
 export type Explanation = components['schemas']['Explanation'];
 export type FailedRun = components['schemas']['FailedRun'];
 export type Feedback = components['schemas']['Feedback'];

@@ -7,8 +7,7 @@ from rest_framework import serializers
 from memory.alerts import entry_events
 from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEvent, AlertFeedback, Verdict
 from memory.kernel.http.serializers import DayStartField, StrictSerializer
-from memory.kernel.http.stored import AlertEventDetailField, EvidenceField
-from memory.kernel.models.hosts import warning_of
+from memory.kernel.http.stored import AlertEventDetailField, EvidenceField, WarningField
 from memory.kernel.texts import MAX_REASON
 from memory.log.api.entry_serializers import RejectedSerializer, SetAsideSerializer
 
@@ -38,9 +37,10 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
     evidence = EvidenceField(
         help_text="The records that the alert is based on, each with the log entries behind it."
     )
-    warning = serializers.SerializerMethodField(
-        help_text="A warning if the last run that raised the alert used a sandbox meant for"
-        " development only; otherwise null."
+    warning = WarningField(
+        "A warning if the last run that raised the alert used a sandbox meant for"
+        " development only; otherwise null.",
+        source="last_run.runner",
     )
     causes = CauseSerializer(
         many=True,
@@ -72,10 +72,6 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
             "last_run",
             "warning",
         ]
-
-    def get_warning(self, alert: Alert) -> str | None:
-        """Return a warning if the last run's sandbox is meant for development only."""
-        return warning_of(alert.last_run.runner) if alert.last_run else None
 
 
 class FeedbackSerializer(serializers.ModelSerializer[AlertFeedback]):

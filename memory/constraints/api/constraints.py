@@ -19,8 +19,7 @@ from memory.kernel.http import operations, waiting
 from memory.kernel.http.etags import CHANGED, IF_MATCH, require_match
 from memory.kernel.http.pages import PAGE, PageSerializer, page_of
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
-from memory.kernel.http.stored import EvidenceField, RunErrorField
-from memory.kernel.models.hosts import warning_of
+from memory.kernel.http.stored import EvidenceField, RunErrorField, WarningField
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope
 from memory.project import EditError, Outline
@@ -36,12 +35,13 @@ from memory.versions.api.runs import (
     QUERY_WAIT_SECONDS,
     MomentSerializer,
     RunSerializer,
+    VersionField,
     answer_run,
     instant_asked,
     known_state,
 )
 from memory.versions.checkpoints import AnyState, outline
-from memory.versions.models.runs import Run, RunOutcome, RunStatus
+from memory.versions.models.runs import RunOutcome, RunStatus
 
 
 def _missing(what: str) -> dict[str, Any]:
@@ -140,22 +140,35 @@ class TriedAlertSerializer(serializers.Serializer[Any]):
 class TriedConstraintSerializer(serializers.Serializer[Any]):
     """The findings of a constraint in a given state at a given evaluation time."""
 
-    id = serializers.UUIDField(help_text="The id of the run.")
+    id = serializers.UUIDField(source="pk", help_text="The id of the run.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
-    constraint = serializers.CharField(help_text="The constraint's path.")
-    applies = serializers.BooleanField(
-        help_text="Whether the constraint applies to the state; always true for a user's own"
-        " constraint."
+    constraint = serializers.CharField(
+        source="input.constraint", default=str, help_text="The constraint's path."
     )
-    reasons = strings("Why the constraint does not apply; empty if it does.")
-    alerts = TriedAlertSerializer(many=True)
-    checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
+    applies = serializers.BooleanField(
+        source="output.applies",
+        default=lambda: True,
+        help_text="Whether the constraint applies to the state; always true for a user's own"
+        " constraint.",
+    )
+    reasons = strings(
+        "Why the constraint does not apply; empty if it does.",
+        source="output.reasons",
+        default=list,
+    )
+    alerts = TriedAlertSerializer(many=True, source="output.alerts", default=list)
+    checkpoint = VersionField()
+    as_of = AsOfSerializer(
+        source="input.as_of",
+        allow_null=True,
+        default=None,
+        help_text="Null means the current state.",
+    )
     instant = serializers.DateTimeField(help_text="The evaluation time.")
     stdout = serializers.CharField()
     error = RunErrorField()
-    warning = serializers.CharField(allow_null=True)
+    warning = WarningField()
 
 
 class Constraints(KnownView, viewsets.ViewSet):
@@ -260,28 +273,9 @@ class Constraints(KnownView, viewsets.ViewSet):
             self,
             user,
             lambda: trials.try_constraint(known, path, source_hash, instant),
-            _tried,
+            TriedConstraintSerializer,
             limit,
         )
-
-
-def _tried(run: Run) -> dict[str, Any]:
-    output = run.output or {}
-    return {
-        "id": run.pk,
-        "status": run.status,
-        "outcome": run.outcome,
-        "constraint": run.input.get("constraint", ""),
-        "applies": output.get("applies", True),
-        "reasons": output.get("reasons", []),
-        "alerts": output.get("alerts", []),
-        "checkpoint": run.checkpoint.version if run.checkpoint else None,
-        "as_of": run.input.get("as_of"),
-        "instant": run.instant,
-        "stdout": run.stdout,
-        "error": run.error,
-        "warning": warning_of(run.runner),
-    }
 
 
 def _detail(

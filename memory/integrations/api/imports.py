@@ -17,7 +17,7 @@ from memory.kernel.http.parsers import StrictJSONParser, read_body
 from memory.kernel.http.serializers import StrictSerializer, validated
 from memory.kernel.http.stored import ImportReportField
 from memory.kernel.http.user_scope import UserScopedView
-from memory.versions.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, decision
+from memory.versions.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer
 from memory.versions.api.runs import FAILURES, RunSerializer, answer_run
 from memory.versions.models.runs import Run, RunTrigger
 
@@ -75,7 +75,9 @@ class ImportDecisionSerializer(DecisionSerializer):
     """The result of an import."""
 
     report = ImportReportField(
+        source="output.import",
         allow_null=True,
+        default=None,
         help_text="The repairs that were made, and everything whose name or form in the project"
         " differs from the files; null if nothing was imported.",
     )
@@ -110,7 +112,4 @@ class Import(UserScopedView):
         def queue() -> Run:
             return imports.queue(user, files, RunTrigger.API)
 
-        def tell(run: Run) -> dict[str, Any]:
-            return {**decision(run), "report": (run.output or {}).get("import")}
-
-        return answer_run(self, user, queue, tell, limit)
+        return answer_run(self, user, queue, ImportDecisionSerializer, limit)

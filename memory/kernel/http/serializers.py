@@ -162,9 +162,9 @@ def numbers(help_text: str | None = None) -> serializers.ListField:
     return serializers.ListField(child=serializers.IntegerField(), help_text=help_text)
 
 
-def strings(help_text: str | None = None) -> serializers.ListField:
+def strings(help_text: str | None = None, **options: Any) -> serializers.ListField:
     """Return a field for a list of strings."""
-    return serializers.ListField(child=serializers.CharField(), help_text=help_text)
+    return serializers.ListField(child=serializers.CharField(), help_text=help_text, **options)
 
 
 class ObjectField(serializers.DictField):

@@ -8,6 +8,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from memory.kernel.models.hosts import warning_of
+
 ANY_OBJECT = {"type": "object", "additionalProperties": {}}
 
 
@@ -39,12 +41,28 @@ class HashesField(serializers.JSONField):
     """Path → SHA-256 of the file."""
 
 
-class EvidenceSerializer(serializers.Serializer[Any]):
-    """A record that is part of the evidence, with the numbers of the entries it comes from."""
+class WarningField(serializers.CharField):
+    """A warning if a runner's sandboxes are meant for development only; otherwise null."""
+
+    def __init__(self, help_text: str | None = None, source: str = "runner") -> None:
+        super().__init__(source=source, allow_null=True, default=None, help_text=help_text)
+
+    def to_representation(self, value: str) -> Any:
+        """Return the warning of the runner with this name."""
+        return warning_of(value)
+
+
+class RecordNameSerializer(serializers.Serializer[Any]):
+    """The name of a record."""
 
     domain = serializers.CharField()
     collection = serializers.CharField()
     key = serializers.CharField()
+
+
+class EvidenceSerializer(RecordNameSerializer):
+    """A record that is part of the evidence, with the numbers of the entries it comes from."""
+
     sources = serializers.ListField(child=serializers.IntegerField())
 
     def get_fields(self) -> dict[str, Any]:
@@ -87,14 +105,6 @@ class RunErrorField(serializers.JSONField):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_null": True, **options})
-
-
-class RecordNameSerializer(serializers.Serializer[Any]):
-    """The name of a record."""
-
-    domain = serializers.CharField()
-    collection = serializers.CharField()
-    key = serializers.CharField()
 
 
 class GateFindingSerializer(serializers.Serializer[Any]):

@@ -16,10 +16,8 @@ from memory.kernel.settings.language_models import NotConfigured
 from memory.recall.api.completing import QuestionDatesSerializer
 from memory.recall.api.queries import (
     TIES,
-    RestsOnSerializer,
+    RestsOnField,
     SetAsideReadSerializer,
-    set_aside_read,
-    summarize_evidence,
 )
 from memory.recall.api.turns import TurnsField, input_of, turns_of
 from memory.recall.search.question_dates import relative_dates_of
@@ -29,6 +27,7 @@ from memory.versions.api.runs import (
     FAILURES,
     MomentSerializer,
     RunSerializer,
+    VersionField,
     answer_run,
     instant_asked,
     known_state,
@@ -58,39 +57,68 @@ class TriedSerializer(serializers.Serializer[Any]):
 class AskedSerializer(serializers.Serializer[Any]):
     """The answer to a question: the value exactly as computed, and the query that computed it."""
 
-    id = serializers.UUIDField(help_text="The id of the run that answered the question.")
+    id = serializers.UUIDField(
+        source="pk", help_text="The id of the run that answered the question."
+    )
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
-    question = serializers.CharField()
+    question = serializers.CharField(source="input.question", default=str)
     dates = QuestionDatesSerializer(
+        source="input.dates",
         allow_null=True,
+        default=None,
         help_text="The period that the question names relative to its day (`yesterday`, `la semana"
         " pasada`), of which the language model is told; null if there is none.",
     )
     known = serializers.BooleanField(
-        allow_null=True, help_text="False: the memory does not contain the answer; see `reason`."
+        source="output.known",
+        allow_null=True,
+        default=None,
+        help_text="False: the memory does not contain the answer; see `reason`.",
     )
     reason = serializers.CharField(
+        source="output.reason",
         allow_null=True,
+        default=None,
         help_text="In the model's words: what is missing, or how the model interpreted an"
         " ambiguous question.",
     )
-    value = ValueField()
-    type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
-    code = serializers.CharField(allow_null=True)
-    evidence = RestsOnSerializer(allow_null=True)
+    value = ValueField(source="output.value", default=None)
+    type = serializers.CharField(
+        source="output.type",
+        allow_null=True,
+        default=None,
+        help_text="The name of the value's Python type.",
+    )
+    code = serializers.CharField(source="output.code", allow_null=True, default=None)
+    evidence = RestsOnField()
     set_aside = SetAsideReadSerializer(
         many=True,
+        source="output.evidence.set_aside",
+        default=list,
         help_text="The fields whose values in some records were set aside and that the"
         " code reads: the value does not count these.",
     )
-    ties = strings(help_text=TIES)
+    ties = strings(TIES, source="output.ties", default=list)
     query = serializers.UUIDField(
-        allow_null=True, help_text="The id of the run that computed the value."
+        source="output.query",
+        allow_null=True,
+        default=None,
+        help_text="The id of the run that computed the value.",
     )
-    queries = TriedSerializer(many=True, help_text="All queries that were run, in order.")
-    checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
+    queries = TriedSerializer(
+        many=True,
+        source="output.queries",
+        default=list,
+        help_text="All queries that were run, in order.",
+    )
+    checkpoint = VersionField()
+    as_of = AsOfSerializer(
+        source="input.as_of",
+        allow_null=True,
+        default=None,
+        help_text="Null means the current state.",
+    )
     instant = serializers.DateTimeField()
     error = RunErrorField()
     timings = TimingsField()
@@ -136,27 +164,4 @@ class Ask(UserScopedView):
                 input={"question": asked["question"], "as_of": known.to_json(), **context},
             )
 
-        return answer_run(self, user, queue, answer, limit)
-
-
-def answer(run: Run) -> dict[str, Any]:
-    """Return the response content for a question whose run has finished."""
-    output = run.output or {}
-    told = ("known", "reason", "value", "type", "code", "query")
-    return {
-        "id": run.pk,
-        "status": run.status,
-        "outcome": run.outcome,
-        "question": run.input.get("question", ""),
-        "dates": run.input.get("dates"),
-        **{name: output.get(name) for name in told},
-        "evidence": summarize_evidence(run),
-        "set_aside": set_aside_read(run),
-        "ties": output.get("ties", []),
-        "queries": output.get("queries", []),
-        "checkpoint": run.checkpoint.version if run.checkpoint else None,
-        "as_of": run.input.get("as_of"),
-        "instant": run.instant,
-        "error": run.error,
-        "timings": run.timings,
-    }
+        return answer_run(self, user, queue, AskedSerializer, limit)

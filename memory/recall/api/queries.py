@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.urls import reverse
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,9 +18,9 @@ from memory.kernel.http.stored import (
     RunErrorField,
     TimingsField,
     ValueField,
+    WarningField,
 )
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.hosts import warning_of
 from memory.kernel.users import ASKED, WITH_HEAD
 from memory.recall import queries
 from memory.versions.api.moments import AsOfSerializer
@@ -28,6 +29,7 @@ from memory.versions.api.runs import (
     QUERY_WAIT_SECONDS,
     MomentSerializer,
     RunSerializer,
+    VersionField,
     done,
     instant_asked,
     known_state,
@@ -104,6 +106,32 @@ class RestsOnSerializer(serializers.Serializer[Any]):
     )
 
 
+@extend_schema_field(RestsOnSerializer(allow_null=True))
+class RestsOnField(serializers.Field[Any, Any, Any, Any]):
+    """The evidence of a finished run, for its answer; null if it has none."""
+
+    def __init__(self) -> None:
+        super().__init__(source="*")
+
+    def to_representation(self, value: Run) -> dict[str, Any] | None:
+        """Return all counts, and the names of the first records.
+
+        Naming all records of a sum over a thousand would take thousands of a model's tokens.
+        """
+        evidence = (value.output or {}).get("evidence")
+        if evidence is None:
+            return None
+        room, records = EVIDENCE_NAMED, []
+        for one in evidence["records"]:
+            named = {name: one[name][:room] for name in ("keys", "sources")}
+            records.append({**one, **named})
+            room -= len(named["keys"])
+        is_whole = evidence["count"] <= EVIDENCE_NAMED - room
+        more = None if is_whole else reverse("run-detail", args=[value.pk])
+        shown = {name: one for name, one in evidence.items() if name != "set_aside"}
+        return {**shown, "records": records, "more": more}
+
+
 class SetAsideReadSerializer(serializers.Serializer[Any]):
     """A field that the code reads and that has no value in some records, because none fitted."""
 
@@ -116,32 +144,47 @@ class SetAsideReadSerializer(serializers.Serializer[Any]):
     )
 
 
-class AnswerSerializer(serializers.Serializer[Any]):
+class AnswerSerializer(serializers.Serializer[Run]):
     """The answer to a query: the value exactly as computed, in typed JSON, with its evidence."""
 
-    id = serializers.UUIDField(help_text="The id of the run that computed the value.")
+    id = serializers.UUIDField(source="pk", help_text="The id of the run that computed the value.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
-    value = ValueField()
-    type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
-    evidence = RestsOnSerializer(allow_null=True)
+    value = ValueField(source="output.value", default=None)
+    type = serializers.CharField(
+        source="output.type",
+        allow_null=True,
+        default=None,
+        help_text="The name of the value's Python type.",
+    )
+    evidence = RestsOnField()
     set_aside = SetAsideReadSerializer(
         many=True,
+        source="output.evidence.set_aside",
+        default=list,
         help_text="The fields that the code reads and whose values in some records were set aside,"
         " because they do not fit: the value does not count these.",
     )
-    ties = strings(help_text=TIES)
+    ties = strings(TIES, source="output.ties", default=list)
     cached = serializers.BooleanField(
+        default=bool,
         help_text="Whether the value was computed for an earlier request, in which case `id` is the"
-        " id of that request's run."
+        " id of that request's run.",
     )
     stdout = serializers.CharField(help_text="What the code printed: the last 8 KiB of it.")
-    code = serializers.CharField(help_text="The code that was run.")
-    checkpoint = serializers.IntegerField(allow_null=True)
-    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
+    code = serializers.CharField(
+        source="input.code", default=str, help_text="The code that was run."
+    )
+    checkpoint = VersionField()
+    as_of = AsOfSerializer(
+        source="input.as_of",
+        allow_null=True,
+        default=None,
+        help_text="Null means the current state.",
+    )
     instant = serializers.DateTimeField()
     runner = serializers.CharField()
-    warning = serializers.CharField(allow_null=True)
+    warning = WarningField()
     error = RunErrorField()
     timings = TimingsField()
 
@@ -177,58 +220,8 @@ class Query(UserScopedView):
         found = queries.ask(known, code, instant)
         if found.cached:
             same = {"cached": True, "as_of": known.to_json(), "instant": instant}
-            return Response({**answer(found.run), **same})
+            return Response({**AnswerSerializer(found.run).data, **same})
         run = wait_for(found.run, limit)
         if run.status != RunStatus.DONE:
             return under_way(run)
-        return done(run, answer(run))
-
-
-def summarize_evidence(run: Run) -> dict[str, Any] | None:
-    """Return a finished run's evidence for its answer: all counts, and the first records' names.
-
-    Naming all records of a sum over a thousand would take thousands of a model's tokens.
-    """
-    evidence = (run.output or {}).get("evidence")
-    if evidence is None:
-        return None
-    room, records = EVIDENCE_NAMED, []
-    for one in evidence["records"]:
-        named = {name: one[name][:room] for name in ("keys", "sources")}
-        records.append({**one, **named})
-        room -= len(named["keys"])
-    is_whole = evidence["count"] <= EVIDENCE_NAMED - room
-    more = None if is_whole else reverse("run-detail", args=[run.pk])
-    shown = {name: value for name, value in evidence.items() if name != "set_aside"}
-    return {**shown, "records": records, "more": more}
-
-
-def set_aside_read(run: Run) -> list[dict[str, Any]]:
-    """Return the fields that a finished run's code read and that have values set aside."""
-    evidence: dict[str, Any] = (run.output or {}).get("evidence") or {}
-    return list(evidence.get("set_aside", ()))
-
-
-def answer(run: Run) -> dict[str, Any]:
-    """Return the answer to a query whose run has finished."""
-    output = run.output or {}
-    return {
-        "id": run.pk,
-        "status": run.status,
-        "outcome": run.outcome,
-        "value": output.get("value"),
-        "type": output.get("type"),
-        "evidence": summarize_evidence(run),
-        "set_aside": set_aside_read(run),
-        "ties": output.get("ties", []),
-        "cached": False,
-        "stdout": run.stdout,
-        "code": run.input.get("code", ""),
-        "as_of": run.input.get("as_of"),
-        "checkpoint": run.checkpoint.version if run.checkpoint else None,
-        "instant": run.instant,
-        "runner": run.runner,
-        "warning": warning_of(run.runner),
-        "error": run.error,
-        "timings": run.timings,
-    }
+        return done(run, AnswerSerializer(run).data)

@@ -13,10 +13,15 @@ from rest_framework.response import Response
 from memory.kernel.http import operations, waiting
 from memory.kernel.http.errors import NamesNothing
 from memory.kernel.http.idempotency import IdempotentView
-from memory.kernel.http.serializers import MAX_NAMED, StrictSerializer, strings, validated
-from memory.kernel.http.stored import EditsField, HashesField, RunErrorField, VerdictField
+from memory.kernel.http.serializers import MAX_NAMED, StrictSerializer, validated
+from memory.kernel.http.stored import (
+    EditsField,
+    HashesField,
+    RunErrorField,
+    VerdictField,
+    WarningField,
+)
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, proposal_from_json
@@ -42,8 +47,9 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
     accepted_checks = serializers.SerializerMethodField(
         help_text="The names of the gate's checks that this version passed."
     )
-    warning = serializers.SerializerMethodField(
-        help_text="A warning if the gate used a sandbox meant for development only; otherwise null."
+    warning = WarningField(
+        "A warning if the gate used a sandbox meant for development only; otherwise null.",
+        source="verdict.runner",
     )
 
     class Meta:
@@ -61,10 +67,6 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
     def get_accepted_checks(self, checkpoint: Checkpoint) -> list[str]:
         """Return the names of the gate's checks that this version passed."""
         return [check["name"] for check in checkpoint.verdict.get("checks", [])]
-
-    def get_warning(self, checkpoint: Checkpoint) -> str | None:
-        """Return a warning if the gate's sandbox is meant for development only."""
-        return warning_of(checkpoint.verdict.get("runner", ""))
 
 
 class CheckpointDetailSerializer(CheckpointSerializer):
@@ -177,23 +179,44 @@ class ProposalSerializer(StrictSerializer):
 class DecisionSerializer(serializers.Serializer[Any]):
     """The gate's decision on a proposal."""
 
-    id = serializers.UUIDField(help_text="The id of the run.")
-    accepted = serializers.BooleanField()
+    id = serializers.UUIDField(source="pk", help_text="The id of the run.")
+    accepted = serializers.SerializerMethodField(
+        help_text="Whether the gate accepted the proposal."
+    )
     version = serializers.IntegerField(
+        source="output.version",
         allow_null=True,
+        default=None,
         help_text="The new version's number; null if the proposal was rejected.",
     )
-    verdict = VerdictField(allow_null=True, help_text="Null if the run did not reach the gate.")
-    notes = strings(
-        "The gate's findings that do not cause a rejection, such as a proposed constraint that"
-        " fails."
+    verdict = VerdictField(
+        source="output.verdict",
+        allow_null=True,
+        default=None,
+        help_text="Null if the run did not reach the gate.",
+    )
+    notes = serializers.SerializerMethodField(
+        help_text="The gate's findings that do not cause a rejection, such as a proposed constraint"
+        " that fails."
     )
     error = RunErrorField()
-    warning = serializers.CharField(
-        allow_null=True,
-        help_text="A warning if the gate used a sandbox meant for development only; otherwise"
-        " null.",
+    warning = WarningField(
+        "A warning if the gate used a sandbox meant for development only; otherwise null."
     )
+
+    def get_accepted(self, run: Run) -> bool:
+        """Return whether the gate accepted the proposal."""
+        return run.outcome == RunOutcome.OK
+
+    def get_notes(self, run: Run) -> list[str]:
+        """Return the gate's non-blocking findings, one line each."""
+        verdict = (run.output or {}).get("verdict") or {}
+        return [
+            ": ".join(filter(None, (finding.get("path"), finding["message"], finding.get("fix"))))
+            for check in verdict.get("checks", [])
+            for finding in check["findings"]
+            if not finding["blocking"]
+        ]
 
 
 DECISIONS: dict[Any, Any] = {200: DecisionSerializer, 202: RunSerializer, **FAILURES}
@@ -287,31 +310,7 @@ def propose(
             },
         )
 
-    return answer_run(view, user, queue, decision, limit)
-
-
-def decision(run: Run) -> dict[str, Any]:
-    """Return the gate's decision on a proposal whose run has finished."""
-    output = run.output or {}
-    return {
-        "id": run.pk,
-        "accepted": run.outcome == RunOutcome.OK,
-        "version": output.get("version"),
-        "verdict": output.get("verdict"),
-        "notes": _notes(output.get("verdict") or {}),
-        "error": run.error,
-        "warning": warning_of(run.runner),
-    }
-
-
-def _notes(verdict: Mapping[str, Any]) -> list[str]:
-    """Return the gate's non-blocking findings, one line each."""
-    return [
-        ": ".join(filter(None, (finding.get("path"), finding["message"], finding.get("fix"))))
-        for check in verdict.get("checks", [])
-        for finding in check["findings"]
-        if not finding["blocking"]
-    ]
+    return answer_run(view, user, queue, DecisionSerializer, limit)
 
 
 def _version(user: MemoryUser, version: int) -> Checkpoint:

@@ -16,7 +16,7 @@ from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Conflict
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
-from memory.kernel.http.stored import TypedRecordField
+from memory.kernel.http.stored import RecordNameSerializer, TypedRecordField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.log.models.entries import By
 from memory.versions import differences, past_states, rollback
@@ -125,18 +125,10 @@ class ResolvingAlertSerializer(serializers.Serializer[Any]):
     constraint = serializers.CharField(help_text="Path of the constraint's source.")
 
 
-class ExcludedRecordSerializer(serializers.Serializer[Any]):
-    """A record that a rollback would exclude."""
-
-    domain = serializers.CharField()
-    collection = serializers.CharField()
-    key = serializers.CharField()
-
-
 class ExcludedSerializer(serializers.Serializer[Any]):
     """Everything that a rollback to a version would exclude."""
 
-    records = ExcludedRecordSerializer(
+    records = RecordNameSerializer(
         many=True, help_text="Records that this version does not contain."
     )
     alerts = ResolvingAlertSerializer(

@@ -30,9 +30,9 @@ from memory.kernel.http.stored import (
     RunErrorField,
     TimingsField,
     VerdictField,
+    WarningField,
 )
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.versions import past_states, runs
@@ -44,13 +44,18 @@ from memory.versions.past_states import Known
 QUERY_WAIT_SECONDS = 10.0
 
 
+class VersionField(serializers.IntegerField):
+    """The number of the version that a run is about; null if it is about none."""
+
+    def __init__(self) -> None:
+        super().__init__(source="checkpoint.version", default=None, allow_null=True)
+
+
 class RunSerializer(serializers.ModelSerializer[Run]):
     """A run in its current state."""
 
     user_id = serializers.CharField(source="user.user_id")
-    checkpoint = serializers.IntegerField(
-        source="checkpoint.version", default=None, allow_null=True
-    )
+    checkpoint = VersionField()
 
     input = AnyObjectField(help_text="What was requested, depending on `kind`.")
     output = AnyObjectField(
@@ -60,8 +65,8 @@ class RunSerializer(serializers.ModelSerializer[Run]):
     )
     error = RunErrorField()
     timings = TimingsField()
-    warning = serializers.SerializerMethodField(
-        help_text="A warning if the run used a sandbox meant for development only; otherwise null."
+    warning = WarningField(
+        "A warning if the run used a sandbox meant for development only; otherwise null."
     )
 
     class Meta:
@@ -88,10 +93,6 @@ class RunSerializer(serializers.ModelSerializer[Run]):
             "started_at",
             "finished_at",
         ]
-
-    def get_warning(self, run: Run) -> str | None:
-        """Return a warning if the run's sandbox is meant for development only."""
-        return warning_of(run.runner)
 
 
 class RunFilter(django_filters.FilterSet):
@@ -218,16 +219,16 @@ def answer_run(
     view: IdempotentView,
     user: MemoryUser,
     queue: Callable[[], Run],
-    tell: Callable[[Run], Any],
+    answer: type[serializers.Serializer[Any]],
     limit: float,
 ) -> Response:
     """Queue a run for an idempotent request, wait for the run, and return the response.
 
-    Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `tell`
-    builds the response content for a finished run.
+    Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `answer`
+    is the response for a finished run.
     """
     run = wait_for(view.once(queue, user), limit)
-    return done(run, tell(run)) if run.status == RunStatus.DONE else under_way(run)
+    return done(run, answer(run).data) if run.status == RunStatus.DONE else under_way(run)
 
 
 def wait_for(run: Run, limit: float) -> Run:

@@ -729,6 +729,7 @@ class Decision(Model):
     id: str
     """The id of the run."""
     accepted: bool
+    """Whether the gate accepted the proposal."""
     version: int | None
     """The new version's number; null if the proposal was rejected."""
     verdict: Verdict | None
@@ -986,7 +987,7 @@ class EvidenceColumns(Model):
 class Excluded(Model):
     """Everything that a rollback to a version would exclude."""
 
-    records: list[ExcludedRecord]
+    records: list[RecordName]
     """Records that this version does not contain."""
     alerts: list[ResolvingAlert]
     """Live alerts that will resolve, because they are based on these records or come from a
@@ -998,14 +999,6 @@ class Excluded(Model):
     entries: list[int]
     """The numbers of the entries that later versions settled, which will become pending again
     or be dismissed."""
-
-
-class ExcludedRecord(Model):
-    """A record that a rollback would exclude."""
-
-    domain: str
-    collection: str
-    key: str
 
 
 class Explanation(Model):
@@ -1213,6 +1206,7 @@ class ImportDecision(Model):
     id: str
     """The id of the run."""
     accepted: bool
+    """Whether the gate accepted the proposal."""
     version: int | None
     """The new version's number; null if the proposal was rejected."""
     verdict: Verdict | None
