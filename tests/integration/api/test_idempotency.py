@@ -80,7 +80,7 @@ class TestReplay:
 
         assert first.status_code == 202
         assert (again.status_code, again.data["version"]) == (200, 1)
-        assert again.data["id"] == Run.objects.get().pk
+        assert again.data["id"] == str(Run.objects.get().pk)
         assert again[REPLAYED] == "true"
         assert Checkpoint.objects.count() == 1
 
