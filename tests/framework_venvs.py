@@ -39,14 +39,14 @@ def python_with(requirements: Sequence[str]) -> Path:
 
     def install(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, *wanted], check=True)
 
     return _kept([sys.version, *wanted], install) / "bin" / "python"
 
 
 def compile_ai_sdk(folder: Path) -> Path:
-    """Compile `@userascode/ai-sdk` and our client in a folder; return the example as JavaScript."""
+    """Compile `@userascode/ai-sdk` and our client in a folder; return its own folder there."""
     manifest = json.loads((AI_SDK / "package.json").read_text())
     ranges = {**manifest["peerDependencies"], **manifest["devDependencies"]}
     wanted = [f"{name}@{range}" for name, range in ranges.items() if "userascode" not in name]
@@ -66,7 +66,7 @@ def compile_ai_sdk(folder: Path) -> Path:
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("node_modules", "dist"))
         (target / "node_modules").symlink_to(modules)
         subprocess.run([NODE, modules / "typescript" / "bin" / "tsc"], cwd=target, check=True)
-    return folder / AI_SDK.relative_to(ROOT) / "dist" / "examples" / "chat.js"
+    return folder / AI_SDK.relative_to(ROOT) / "dist"
 
 
 def _kept(parts: Sequence[str], install: Callable[[Path], None]) -> Path:

@@ -27,6 +27,7 @@ from tests.framework_venvs import (
     python_with,
 )
 from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server, said
+from tests.typescript_client import run_tests
 from tests.waiting import scaled
 
 EXAMPLES = PACKAGES[1] / "examples"
@@ -95,7 +96,7 @@ def key(system: System) -> str:
 def program(name: str, tmp_path: Path) -> list[Path]:
     """The example of a framework."""
     if name == AI_SDK:
-        return [NODE, compile_ai_sdk(tmp_path)]
+        return [NODE, compile_ai_sdk(tmp_path) / "examples" / "chat.js"]
     return [FRAMEWORKS[name].python(), EXAMPLES / f"{name}_agent.py"]
 
 
@@ -244,6 +245,10 @@ def test_files_of_claude_are_changes_that_the_gate_judges(system: System, key: s
     # Files that are not code are kept as they were written
     assert shown["read"].endswith("     1\tAda likes coffee.\n     2\tAnd rice.")
     assert grace.query("len(memory.files)").value == 0
+
+
+def test_streams_of_the_ai_sdk_are_remembered(tmp_path: Path) -> None:
+    run_tests(compile_ai_sdk(tmp_path) / "test" / "stream.test.js")
 
 
 def test_every_adapter_has_an_example_and_a_size() -> None:

@@ -25,7 +25,7 @@ def memory_of(user_id: str, session_id: str) -> Memory:
     return Memory(user_id, session_id=session_id)
 
 
-class UserMemoryPlugin(BasePlugin):  # type: ignore[misc]
+class UserMemoryPlugin(BasePlugin):
     """Gives all agents of an app the memory of the session's user, unasked."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class UserMemoryPlugin(BasePlugin):  # type: ignore[misc]
         await asyncio.to_thread(memory.remember_turn, conversation(session.events))
 
 
-class UserMemoryService(BaseMemoryService):  # type: ignore[misc]
+class UserMemoryService(BaseMemoryService):
     """What ADK's own tools, such as `load_memory`, search; the key's workspace is the app's."""
 
     async def add_session_to_memory(self, session: Session) -> None:

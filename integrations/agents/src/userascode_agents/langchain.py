@@ -8,7 +8,6 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import ensure_config
-from typing_extensions import NotRequired
 
 from userascode_agents.langchain_tools import MemoryOf, conversation, memory_of_config, tools
 
@@ -16,7 +15,7 @@ from userascode_agents.langchain_tools import MemoryOf, conversation, memory_of_
 class MemoryState(AgentState[Any]):
     """The state of an agent, with what it was told for this turn."""
 
-    memory_brief: NotRequired[Annotated[str, PrivateStateAttr]]
+    memory_brief: Annotated[str, PrivateStateAttr]
 
 
 class MemoryMiddleware(AgentMiddleware[MemoryState, Any, Any]):
