@@ -221,12 +221,12 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """Reject URL filters on hidden fields, since the results would reveal them."""
         if not access.sees_content(request.user) and (
-            self._tells_content(lookup) or not self._is_known(lookup)
+            self._tells_content(lookup) or not self._is_known(lookup, request)
         ):
             return False
         return super().lookup_allowed(lookup, value, request)
 
-    def _is_known(self, lookup: str) -> bool:
+    def _is_known(self, lookup: str, request: HttpRequest) -> bool:
         """Return whether a lookup starts with a model field or is one of the list's filters.
 
         Annotations are neither, and may contain hidden content.
@@ -234,7 +234,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         name = lookup.split("__")[0]
         fields = {"pk", *(field.name for field in self.opts.get_fields())}
         fields |= {field.attname for field in self.opts.concrete_fields}
-        filters = {getattr(one, "parameter_name", None) for one in self.list_filter}
+        filters = {getattr(one, "parameter_name", None) for one in self.get_list_filter(request)}
         return name in fields | filters
 
     def _tells_content(self, lookup: str) -> bool:

@@ -133,6 +133,8 @@ class PausableAdmin(MemoryAdmin[Of]):
 @cached_on_row
 def pause_of(row: MemoryUser | Workspace) -> Pause | None:
     """Return the pause that applies to a user or a workspace."""
+    if not getattr(row, "is_paused", True):  # as a screen has found out already
+        return None
     return pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)
 
 

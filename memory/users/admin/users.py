@@ -108,6 +108,7 @@ class MemoryUserAdmin(UserPages):
     search_fields = ["user_id", "=public_id"]
     search_help_text = "Search by user id or public id."
     ordering = ["-created_at"]
+    large = ["metadata"]  # for the name
     actions = ["work_on_it_now", "backtest_constraints", "pause", "resume", "erase"]
     asking = ["pause", "erase"]
     dangerous = ["erase"]

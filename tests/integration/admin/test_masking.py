@@ -121,6 +121,8 @@ def test_search_filter_and_order_reveal_nothing(viewer: Client, planted: Rows) -
     ]:
         refused = viewer.get(list_url(model), {lookup: CANARY[:3]})
         assert refused.status_code == 400, (model, lookup)
+    # A status of work reveals nothing: the front page links to it.
+    assert viewer.get(list_url(Run), {"work": "runs.failing"}).status_code == 200
     for number in range(7):
         listed = viewer.get(list_url(Alert), {"o": str(number)}).context["cl"]
         assert "message" not in str(listed.queryset.query.order_by)
