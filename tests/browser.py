@@ -129,6 +129,11 @@ def follow(target: "Locator") -> None:
         target.click()
 
 
+def text_in(page: "Page", name: str) -> "Locator":
+    """Return the field that the form sends, which the editor hides."""
+    return page.locator(f"textarea[name={name}]")
+
+
 def log_in(page: "Page", name: str = STAFF) -> None:
     """Log in as one of the staff."""
     from playwright.sync_api import expect

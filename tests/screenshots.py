@@ -60,7 +60,7 @@ def taken(page: Page, name: str, go: Callable[[], object] = lambda: None) -> Non
     go()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        page.wait_for_timeout(300)  # charts are drawn anew
+        page.wait_for_timeout(300)
         page.screenshot(path=FOLDER / f"{name}-{scheme}.jpeg", type="jpeg", quality=72)
 
 

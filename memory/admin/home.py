@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -51,6 +51,8 @@ SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severit
 ENDING_TONES = ("good", "plain", "caution", "note", "strong", "bad")
 # Maximum number of open alerts shown.
 MAX_WORST = 5
+# The coordinates of a chart: the height of the highest bar, and the distance between bars.
+HEIGHT, STEP = 100, 10
 STEP_FORMATS = {"hour": "%H:%M", "day": "%b %d"}
 
 Model: TypeAlias = type[models.Model]
@@ -84,6 +86,18 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Bar:
+    """A number of a chart, drawn; without a script, since it is SVG."""
+
+    x: int
+    y: float
+    height: float
+    tone: str
+    name: str
+    url: str
+
+
+@dataclass(frozen=True)
 class Chart:
     """Numbers over time, shown as bars and as a table."""
 
@@ -97,11 +111,34 @@ class Chart:
         return not any(any(one.numbers) for one in self.series)
 
     @property
-    def data(self) -> Mapping[str, Any]:
-        return {
-            "steps": self.steps,
-            "series": [asdict(one) for one in self.series],
-        }
+    def highest(self) -> float:
+        """The largest sum of a time step."""
+        return max(
+            sum(one.numbers[place] for one in self.series) for place in range(len(self.steps))
+        )
+
+    @property
+    def bars(self) -> Iterator[Bar]:
+        """The bars of each time step, one above the other."""
+        scale = HEIGHT / self.highest
+        for place, step in enumerate(self.steps):
+            top = float(HEIGHT)
+            for one in self.series:
+                if number := one.numbers[place]:
+                    height = number * scale
+                    top -= height
+                    name = f"{step}, {one.name}: {number:,}"
+                    x, y = place * STEP, round(top, 2)
+                    yield Bar(x, y, round(height, 2), one.tone, name, one.links[place])
+
+    @property
+    def marks(self) -> Sequence[str]:
+        """The labels below the first, middle and last bars."""
+        return [self.steps[0], self.steps[len(self.steps) // 2], self.steps[-1]]
+
+    @property
+    def width(self) -> int:
+        return STEP * len(self.steps)
 
     @property
     def rows(self) -> Iterator[tuple[str, Sequence[Figure]]]:

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.harness import Client
 from deploy.embedded.system import System
-from tests.browser import PASSWORD, follow, log_in, visitor
+from tests.browser import PASSWORD, follow, log_in, text_in, visitor
 from tests.chaos import rules
 from tests.system import EVERYTHING, LATE, create_person, message, new_client, ok, record
 from tests.waiting import polled, scaled
@@ -197,8 +197,8 @@ def test_workspace_constraint_from_writing_to_disabling(page: Page, system: Syst
     page.goto("/admin/memory/workspaceconstraint/add/")
     page.get_by_label("Workspace:").select_option("tasks-rules")
     page.get_by_label("Name:").fill(rules.NAME)
-    page.get_by_label("Source:").fill(rules.SOURCE)
-    page.get_by_label("Tests:").fill(rules.TESTS)
+    page.get_by_label("Source").fill(rules.SOURCE)
+    page.get_by_label("Tests").fill(rules.TESTS)
     save(page)
     said(page, "The first version is being checked.")
 
@@ -262,7 +262,7 @@ def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Clie
     follow(page.get_by_role("link", name="Turn this query into a workspace constraint"))
 
     expect(page.locator("#id_workspace option:checked")).to_have_text("tasks")
-    expect(page.get_by_label("Source:")).to_have_value(
+    expect(text_in(page, "source")).to_have_value(
         re.compile(r"class Task\(Record\):\n    name: str\n    days: int\n")
     )
 
@@ -275,14 +275,20 @@ def test_a_constraint_of_one_user_is_refused_mended_and_speaks(page: Page, manag
     page.get_by_label("Name").fill("late")
     page.get_by_label("Source").fill(LATE["source"].replace("> 0", "> 2000"))
     page.get_by_label("Tests").fill(LATE["tests"])
+    follow(page.get_by_role("button", name="Dry run"))
+    trial = page.get_by_role("region", name="Dry run")
+    expect(trial).to_contain_text("was backtested on 1 of 1", timeout=scaled(60_000))
+    expect(text_in(page, "source")).to_have_value(re.compile("> 2000"))
+    assert person.alerts() == []
     follow(page.get_by_role("button", name="Test and save"))
 
-    expect(page.get_by_role("status")).to_contain_text("refused", timeout=scaled(60_000))
-    expect(page.get_by_label("Source")).to_have_value(re.compile("> 2000"))
+    result = page.get_by_role("region", name="Result").get_by_role("status")
+    expect(result).to_contain_text("refused", timeout=scaled(60_000))
+    expect(text_in(page, "source")).to_have_value(re.compile("> 2000"))
 
     page.get_by_label("Source").fill(LATE["source"])
     page.get_by_label("Source").press("Control+Enter")
-    expect(page.get_by_role("status")).to_contain_text("accepted", timeout=scaled(60_000))
+    expect(result).to_contain_text("accepted", timeout=scaled(60_000))
     (alert,) = polled(person.alerts, bool)
     assert alert["constraint"] == "constraints/late.py"
 

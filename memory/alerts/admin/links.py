@@ -4,7 +4,7 @@ from django.db.models import QuerySet
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
 from memory.kernel.admin import masking
 from memory.kernel.admin.display import badge, lines, shortened
 from memory.kernel.admin.links import MAX_LINKS, link, link_to_list
@@ -35,10 +35,11 @@ def alerts_on_record(location: RecordLocation) -> SafeString | str:
 
 
 def link_to_alert(alert: Alert) -> SafeString:
-    """Return a link to the alert, with its severity and state."""
+    """Return a link to the alert, with its severity and state (`state_then`, if it has one)."""
+    state = AlertState(getattr(alert, "state_then", alert.state))
     return format_html(
         "{} {} {}",
         badge(alert.severity, alert.get_severity_display()),
-        badge(alert.state, alert.get_state_display()),
+        badge(state, state.label),
         link(alert, None if masking.is_hidden() else shortened(alert.message)),
     )

@@ -43,6 +43,10 @@ from memory.versions.models.checkpoints import Blob
 
 # Maximum number of findings on a backtest's page; the API returns all that were kept.
 _LISTED = 200
+# The same beside a constraint's source.
+_LISTED_IN_DRY_RUN = 8
+# What the page of an ended backtest shows beside a constraint's source.
+_RESULT = ".field-concluded .readonly, .field-findings .readonly"
 
 
 @admin.register(Backtest)
@@ -142,16 +146,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         """Show the state; while the backtest runs, a script keeps the progress up to date."""
         if backtest.state not in GOING_ON:
             return self.how_far(backtest)
-        done, of = _users(backtest)
-        return format_html(
-            '<span class="progress working"><progress value="{}" max="{}"></progress>'
-            ' <span role="status" aria-live="polite" data-progress="{}" data-working="1">{}</span>'
-            "</span>",
-            done,
-            max(of, 1),
-            reverse("admin:memory_backtest_progress", args=[backtest.pk]),
-            _so_far(backtest),
-        )
+        return show_progress(backtest)
 
     @plain_column("users")
     def on(self, backtest: Backtest) -> str:
@@ -214,27 +209,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @content_column("alerts, earliest first")
     def findings(self, backtest: Backtest) -> SafeString | str:
-        findings = backtest_reports.findings_of(backtest)
-        shown = findings[:_LISTED]
-        ids = {finding["user_id"] for finding in shown}
-        rows_of_users = MemoryUser.objects.filter(workspace=backtest.workspace, user_id__in=ids)
-        users = {user.user_id: user for user in rows_of_users}
-        rows: list[SafeString | str] = [
-            format_html(
-                "{} {} {} v{} {} {} {}",
-                finding["day"],
-                badge(finding["severity"]),
-                link(users.get(finding["user_id"])),
-                finding["version"],
-                inline(shortened(finding["message"], 200)),
-                _records(finding["evidence"]),
-                f"resolved {finding['resolved_at'][:10]}" if finding["resolved_at"] else "",
-            )
-            for finding in shown
-        ]
-        if len(findings) > _LISTED:
-            rows.append(f"and {counted(len(findings) - _LISTED, 'more alert')}")
-        return lines(rows)
+        return show_findings(backtest, _LISTED)
 
     @content_column("problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
@@ -290,6 +265,63 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
                 messages.warning(request, f"{name_of(backtest)}: {error}")
             else:
                 messages.success(request, format_html("Started: {}", link(started)))
+
+
+def show_progress(backtest: Backtest, *, shows: str = "") -> SafeString:
+    """Show the progress of a running backtest, which a script keeps up to date.
+
+    Once the backtest has ended, the script shows the elements of the backtest's page that `shows`
+    selects.
+    """
+    done, of = _users(backtest)
+    return format_html(
+        '<span class="progress working"><progress value="{}" max="{}" aria-label="Users">'
+        '</progress> <span role="status" aria-live="polite" data-progress="{}" data-working="1"'
+        ' data-page="{}" data-shows="{}">{}</span></span>',
+        done,
+        max(of, 1),
+        reverse("admin:memory_backtest_progress", args=[backtest.pk]),
+        page_url(backtest),
+        shows,
+        _so_far(backtest),
+    )
+
+
+def show_dry_run(backtest: Backtest) -> SafeString:
+    """Show what a constraint would have raised, or how far the backtest is that finds out."""
+    if backtest.state in GOING_ON:
+        return show_progress(backtest, shows=_RESULT)
+    return format_html(
+        "<p>{} {}</p>{}",
+        link(backtest, "Backtest:"),
+        inline(backtest_reports.conclusion(backtest)),
+        show_findings(backtest, _LISTED_IN_DRY_RUN),
+    )
+
+
+def show_findings(backtest: Backtest, most: int) -> SafeString | str:
+    """List the first alerts that the constraint would have raised."""
+    findings = backtest_reports.findings_of(backtest)
+    shown = findings[:most]
+    ids = {finding["user_id"] for finding in shown}
+    rows_of_users = MemoryUser.objects.filter(workspace=backtest.workspace, user_id__in=ids)
+    users = {user.user_id: user for user in rows_of_users}
+    rows: list[SafeString | str] = [
+        format_html(
+            "{} {} {} v{} {} {} {}",
+            finding["day"],
+            badge(finding["severity"]),
+            link(users.get(finding["user_id"])),
+            finding["version"],
+            inline(shortened(finding["message"], 200)),
+            _records(finding["evidence"]),
+            f"resolved {finding['resolved_at'][:10]}" if finding["resolved_at"] else "",
+        )
+        for finding in shown
+    ]
+    if len(findings) > most:
+        rows.append(f"and {counted(len(findings) - most, 'more alert')}")
+    return lines(rows)
 
 
 def approve_version(request: HttpRequest, version: Any) -> None:

@@ -1,7 +1,9 @@
 """Admin screen for forecasts of users' alerts."""
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -27,7 +29,8 @@ from memory.kernel.admin.display import (
 )
 from memory.kernel.admin.filters import PresenceFilter
 from memory.kernel.admin.links import link
-from memory.kernel.admin.rows import rows_for
+from memory.kernel.admin.rows import cached_on_row, rows_for
+from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 
 # Maximum number of events listed per forecast.
@@ -109,6 +112,51 @@ def of_version(forecast: Forecast) -> SafeString | str:
         return shown
     newer = forecast.user.head
     return format_html("{} (the newest is v{})", shown, newer.version if newer else "?")
+
+
+# -- A user's forecast, on the user's own pages ----------------------------------------------------
+
+
+@cached_on_row
+def forecast_of(user: MemoryUser) -> Forecast | None:
+    """Return the user's forecast, or None if the user has no forecast."""
+    rows = Forecast.objects.filter(user=user)
+    forecast = without_large(rows, "checkpoint", keep=Forecast.LARGE).first()
+    if forecast is None or forecast.start is None or forecast.known_until is None:
+        return None
+    forecast.user = user
+    return forecast
+
+
+def look_up_alerts(user: MemoryUser, rows: QuerySet[Alert]) -> None:
+    """Fetch and cache the alerts in `rows` that the forecast events refer to."""
+    user.__dict__["_foreseen_alerts"] = alerts_among(user, events_of(user), rows)
+
+
+def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
+    """Return the alerts that `look_up_alerts` has fetched, keyed by fingerprint."""
+    found: Mapping[str, Alert] = user.__dict__.get("_foreseen_alerts", {})
+    return found
+
+
+@cached_on_row
+def events_of(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
+    """Return the events forecast to occur after the constraints' last run, in order."""
+    forecast = forecast_of(user)
+    after = user.alerts_instant or (forecast.start if forecast else None)
+    if forecast is None or after is None:
+        return []
+    return forecasts.with_causes(forecasts.coming(forecast, after))
+
+
+def day_of_event(one: Mapping[str, Any], zone: ZoneInfo) -> datetime.date:
+    """Return the day of a forecast event in a time zone."""
+    if one["day"]:
+        return datetime.date.fromisoformat(one["day"])
+    return datetime.datetime.fromisoformat(one["at"]).astimezone(zone).date()
+
+
+# -- The screen ------------------------------------------------------------------------------------
 
 
 class DailyFilter(PresenceFilter):

@@ -21,12 +21,15 @@ from memory.alerts.admin.links import links_to_alerts
 from memory.alerts.models.alerts import LIVE_STATES, Alert, found_by
 from memory.constraints import backtests
 from memory.constraints.admin import skeletons
+from memory.constraints.admin.backtests import show_dry_run
+from memory.constraints.models.backtests import Backtest
 from memory.kernel import pauses
 from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.display import badge, problem, visible
 from memory.kernel.admin.links import page_url
 from memory.kernel.admin.reloading import look_again
 from memory.kernel.admin.rows import may_see, rows_for
+from memory.kernel.admin.source import marks
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff import access
 from memory.kernel.users import refuse_merged
@@ -35,19 +38,13 @@ from memory.project.names import check_lower_name
 from memory.project.paths import constraint_path, constraint_tests_path
 from memory.versions import checkpoints, past_states
 from memory.versions.admin import staff_runs
+from memory.versions.admin.schema import names_in, schema_of
 from memory.versions.admin.staff_runs import REFUSED, asked_run, wait_a_little
-from memory.versions.admin.verdicts import gate
+from memory.versions.admin.verdicts import gate, refused_lines
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 
 MAX_SOURCE = 64 * 1024
-
-
-def _text(rows: int, help: str) -> forms.CharField:
-    editor = {"class": "code", "rows": rows, "cols": 40, "spellcheck": "false"}
-    plain = {"autocapitalize": "off", "autocomplete": "off", "data-console": ""}
-    widget = forms.Textarea(attrs={**editor, **plain})
-    return forms.CharField(strip=False, max_length=MAX_SOURCE, widget=widget, help_text=help)
 
 
 class OwnConstraintForm(forms.Form):
@@ -57,12 +54,16 @@ class OwnConstraintForm(forms.Form):
         max_length=100,
         help_text="Use lower case. The tests import the constraint by this name.",
     )
-    source = _text(
-        22,
-        "A module with a function check(today) that yields alerts about this user's records.",
+    source = forms.CharField(
+        strip=False,
+        max_length=MAX_SOURCE,
+        help_text="A module with a function check(today) that yields alerts about this user's"
+        " records.",
     )
-    tests = _text(
-        22, "At least one test in which the constraint fires, and one in which it does not."
+    tests = forms.CharField(
+        strip=False,
+        max_length=MAX_SOURCE,
+        help_text="At least one test in which the constraint fires, and one in which it does not.",
     )
     seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
@@ -79,13 +80,16 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
     """Return the page for one constraint.
 
     The URL parameter `name` opens an existing constraint, `run` shows the result of a proposal, and
-    `from_query` starts a new constraint from a query. A posted form becomes a proposal. The caller
-    must check `may_write`.
+    `from_query` starts a new constraint from a query. A posted form becomes a proposal or, by the
+    button "Dry run", a backtest of its source. The caller must check `may_write`.
     """
-    run = None
+    run, trial = None, None
     if request.method == "POST":
         form = OwnConstraintForm({name: request.POST.get(name, "") for name in _FIELDS})
-        proposal = _proposed(request, user, form)
+        if "try" in request.POST:
+            trial, proposal = _tried(request, user, form), None
+        else:
+            proposal = _proposed(request, user, form)
         if proposal is not None:
             wait_a_little(proposal)
             return redirect(own_constraint_url(user, run=str(proposal.pk)))
@@ -105,7 +109,12 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
         "user_key": user.pk,
         "new_url": own_constraint_url(user),
         "form": form,
-        "texts": [(form[key], visible(str(form[key].value() or ""))) for key in _TEXTS],
+        "texts": [
+            (form[key], visible(str(form[key].value() or "")), _marks(run, path_of(name)))
+            for key, path_of in _TEXTS.items()
+        ],
+        "names": names_in(schema_of(user.head)),
+        "trial": show_dry_run(trial) if trial else "",
         "name": visible(name),
         "exists": name in names,
         "standing": _standing(user),
@@ -119,7 +128,8 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
     return TemplateResponse(request, "admin/memory/own_constraint.html", told, status=status)
 
 
-_TEXTS = ("source", "tests")
+# Each text, and the path at which the gate judges it.
+_TEXTS = {"source": constraint_path, "tests": constraint_tests_path}
 _FIELDS = ("name", *_TEXTS, "seen")
 
 
@@ -160,6 +170,25 @@ def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -
     except REFUSED as error:
         form.add_error(None, visible(str(error)))
         return None
+
+
+def _tried(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -> Backtest | None:
+    """Start a backtest of the form's source; if it is refused, let the form show why."""
+    if not form.is_valid():
+        return None
+    source = form.cleaned_data["source"].replace("\r\n", "\n")
+    try:
+        return backtests.start_own(
+            user, form.cleaned_data["name"], by=staff_of(request), source=source
+        )
+    except (backtests.BadBacktest, *REFUSED) as error:
+        form.add_error(None, visible(str(error)))
+        return None
+
+
+def _marks(run: Run | None, path: str) -> str:
+    """Return the lines of a text that the gate refused, for the editor."""
+    return marks(refused_lines((run.output or {}).get("verdict"), path)) if run else ""
 
 
 def _moved(name: str, there: str, seen: str) -> str:

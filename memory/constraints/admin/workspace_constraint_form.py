@@ -9,6 +9,8 @@ from memory.constraints import constraint_library, workspace_constraints
 from memory.constraints.admin.workspace_constraint_versions import newest_version
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.admin.display import visible
+from memory.kernel.admin.source import marks
+from memory.versions.admin.verdicts import refused_lines
 
 
 def _editor(rows: int) -> forms.Textarea:
@@ -51,6 +53,11 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             # and cannot alter the page.
             self.initial["source"] = visible(newest.source)
             self.initial["tests"] = visible(newest.tests)
+            paths = {"source": self.instance.path, "tests": self.instance.tests_path}
+            for name, path in paths.items():
+                refused = marks(refused_lines(newest.verdict, path))
+                if refused and name in self.fields:
+                    self.fields[name].widget.attrs["data-marks"] = refused
             self.initial["description"] = visible(self.instance.description)
         # Read-only staff get a form without fields.
         if percentage := self.fields.get("percentage"):

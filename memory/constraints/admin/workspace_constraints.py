@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Concat
+from django.forms import Script
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -20,6 +21,7 @@ from memory.constraints import (
     workspace_constraints,
 )
 from memory.constraints.admin import skeletons
+from memory.constraints.admin.backtests import show_dry_run
 from memory.constraints.admin.workspace_constraint_form import ConstraintForm
 from memory.constraints.admin.workspace_constraint_versions import (
     newest_version,
@@ -36,8 +38,17 @@ from memory.constraints.models.workspace_constraints import (
 from memory.kernel.admin.actions import done, staff_of
 from memory.kernel.admin.base import MemoryAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column
-from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines, source, visible
-from memory.kernel.admin.links import link, link_to_list
+from memory.kernel.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    folded,
+    inline,
+    lines,
+    source,
+    visible,
+)
+from memory.kernel.admin.links import link, link_to_list, page_url
 from memory.kernel.models.large import without_large
 from memory.kernel.staff import access
 from memory.project.shapes import ShapeError
@@ -78,6 +89,14 @@ class EnabledFilter(admin.SimpleListFilter):
 class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     """Constraints for all of a workspace's users, with their text, checks and coverage."""
 
+    class Media:
+        """The editor, and the script that shows the result of a backtest."""
+
+        js = [
+            Script("memory/vendor/editor.min.js", defer=True),
+            Script("memory/progress.js", defer=True),
+        ]
+
     form = ConstraintForm
     list_display = ["name", "workspace", "standing", "percentage", "version", "newest", "alerts"]
     list_filter = [EnabledFilter, "workspace"]
@@ -95,18 +114,18 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     when_empty = "There are no workspace constraints yet. Add one, for example from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
-        texts = section("Text", "source", "tests", description=_HELP)
         if obj is None:
+            texts = section("Text", ("source", "tests"), description=_HELP)
             return [section(None, "workspace", "start_from", "name", "description"), texts]
         share: Any = "percentage"
         if self.has_approve_permission(request):
             share = ("percentage", "sure")
-        head = ["name", "workspace", "steps", "standing", share, "tested", "version", "alerts"]
+        head = ["name", "workspace", "steps", "standing", share, "version", "alerts"]
         return [
             section(None, *head, "description"),
-            section("Versions", "found", "versions"),
+            section("Text", ("source", "tests", "dry_run"), description=_HELP),
+            section("Versions", "versions"),
             section("Users the constraint applies to", "fits"),
-            texts,
             section("More", "created_at", "created_by", "changed_at", "changed_by"),
         ]
 
@@ -116,8 +135,8 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         """Fix workspace and name; staff who may not approve can't change the percentage."""
         if obj is None:
             return []
-        shown = ["name", "workspace", "steps", "standing", "tested", "version", "alerts"]
-        shown += ["found", "versions", "fits"]
+        shown = ["name", "workspace", "steps", "standing", "dry_run", "version", "alerts"]
+        shown += ["versions", "fits"]
         shown += ["created_at", "created_by", "changed_at", "changed_by"]
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
 
@@ -214,16 +233,22 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @plain_column("progress")
     def steps(self, constraint: WorkspaceConstraint) -> str:
-        """Show how far the newest version has come, and what was thought of its alerts."""
+        """Show how far the newest version has come, and what was thought of its alerts.
+
+        Each step links to the page where it is taken.
+        """
         newest = newest_version(constraint)
         is_checked = newest.state in (VersionState.PASSED, VersionState.APPROVED)
         is_live = constraint.live_id == newest.pk
         share = constraint.percentage if constraint.enabled and is_live else 0
+        tested = backtest_reports.tested(newest)
+        version = page_url(newest)
+        approval = page_url(tested.backtest) if tested.backtest else version
         steps = [
-            ("checked", is_checked),
-            ("backtested", is_checked and backtest_reports.tested(newest).enough),
-            ("approved", is_live),
-            (f"rolled out to {share} %", share > 0),
+            ("checked", is_checked, version),
+            ("backtested", is_checked and tested.enough, approval),
+            ("approved", is_live, approval),
+            (f"rolled out to {share} %", share > 0, "#id_percentage"),
         ]
         judged = feedback.by_constraint(
             AlertFeedback.objects.filter(
@@ -234,7 +259,9 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return format_html(
             '<ol class="steps">{}</ol>v{}; useful alerts: {}',
             format_html_join(
-                "", "<li{}>{}</li>", ((_DONE if is_done else "", name) for name, is_done in steps)
+                "",
+                '<li{}><a href="{}">{}</a></li>',
+                ((_DONE if is_done else "", url, name) for name, is_done, url in steps),
             ),
             newest.number,
             useful,
@@ -264,19 +291,18 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             q=constraint.path,
         )
 
-    @content_column("newest version")
-    def found(self, constraint: WorkspaceConstraint) -> str:
+    @content_column("dry run")
+    def dry_run(self, constraint: WorkspaceConstraint) -> str:
+        """Show the checks of the newest version, and what it would have raised."""
         newest = newest_version(constraint)
+        backtest = newest.backtests.order_by("-created_at").first()
         return format_html(
-            "{} {}{}",
+            "<div>{} {}</div>{}{}",
             link(newest, f"v{newest.number}"),
             show_state(newest),
-            show_checks(newest),
+            folded("Checks", show_checks(newest), unfold=newest.state == VersionState.REFUSED),
+            show_dry_run(backtest) if backtest else show_backtest(newest),
         )
-
-    @content_column("backtest")
-    def tested(self, constraint: WorkspaceConstraint) -> str:
-        return show_backtest(constraint.live or newest_version(constraint)) or NOTHING
 
     @content_column("all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:

@@ -8,9 +8,10 @@ backtracks.
 
 import ast
 import builtins
+import json
 import keyword
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import escape
 
 from django.utils.safestring import SafeString
@@ -113,6 +114,12 @@ def block(
 
 def _near(marked: Collection[int], around: int) -> set[int]:
     return {one for number in marked for one in range(number - around, number + around + 1)}
+
+
+def marks(refused: Iterable[tuple[int, str]]) -> str:
+    """Return the lines that were refused, each with the reason, as the editor takes them."""
+    found = [(line, visible(reason)) for line, reason in refused]
+    return json.dumps(found) if found else ""
 
 
 def cited(text: str) -> set[int]:

@@ -22,14 +22,15 @@ from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.display import badge, preformatted, problem, sandbox, source, visible
 from memory.kernel.admin.links import page_url
 from memory.kernel.admin.reloading import look_again
+from memory.kernel.admin.source import marks
 from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import one_line
 from memory.kernel.users import refuse_merged
-from memory.project.types import format_type
 from memory.recall import queries
-from memory.versions import checkpoints, past_states
+from memory.versions import past_states
 from memory.versions.admin.run_display import failed_lines, limit_of, show_answer
+from memory.versions.admin.schema import names_in, schema_of
 from memory.versions.admin.staff_runs import REFUSED, asked_run, wait_a_little
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
@@ -40,7 +41,6 @@ NOW = datetime.timedelta(minutes=1)
 # Maximum number of the staff member's past queries listed, and of versions to choose from.
 MAX_HISTORY = 20
 MAX_VERSIONS = 50
-_MAX_CLASSES = 80
 
 
 class QueryForm(forms.Form):
@@ -49,17 +49,9 @@ class QueryForm(forms.Form):
     code = forms.CharField(
         strip=False,
         max_length=queries.MAX_CODE,
-        widget=forms.Textarea(
-            attrs={
-                "class": "code",
-                "rows": 10,
-                "spellcheck": "false",
-                "autocapitalize": "off",
-                "autocomplete": "off",
-                "aria-describedby": "keys",
-                "data-console": "",
-            }
-        ),
+        label="Query",
+        help_text="Python: an expression, or statements that end with one; what is only printed is"
+        " no value. Your queries are stored with your name.",
         error_messages={
             "required": "Write a query: an expression, or statements that end with one."
         },
@@ -89,7 +81,7 @@ def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> 
     else:
         shown = asked_run(request, user, _queries(user))
         form = QueryForm(initial=_initial(shown) if shown else None)
-    schema = _schema(user.head)
+    schema = schema_of(user.head)
     return TemplateResponse(
         request,
         "admin/memory/console.html",
@@ -106,6 +98,7 @@ def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> 
             "chosen": str(form["as_of"].value() or ""),
             "day": str(form["at"].value() or ""),
             "schema": schema,
+            "names": names_in(schema),
             "example": _example(schema),
             "history": _history(request, user),
             **look_again(request),
@@ -197,6 +190,7 @@ def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
         "answer": show_answer(run) if run.output else "",
         "error": problem(run.error) if run.error else "",
         "where": source(run.input.get("code", ""), marked=failed) if failed else "",
+        "marks": marks((line, str((run.error or {}).get("message", ""))) for line in failed),
         "limit": limit_of(run),
         "printed": preformatted(run.stdout) if run.stdout else "",
         "sandbox": sandbox(run.runner) if run.runner == "process" else "",
@@ -236,35 +230,6 @@ def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
     if chosen and chosen not in dict(found):
         found.append((visible(chosen), visible(chosen)))
     return found
-
-
-def _schema(head: Checkpoint | None) -> list[dict[str, Any]]:
-    """Return the names that queries can use: each domain's collections and their fields."""
-    told, left = [], _MAX_CLASSES
-    for domain in checkpoints.outline(head).domains.values():
-        holders = [
-            *((one.name, one.class_name, f"{one.count:,}") for one in domain.collections.values()),
-            *((one.name, one.class_name, "one") for one in domain.singletons.values()),
-        ][: max(left, 0)]
-        left -= len(holders)
-        told.append(
-            {
-                "name": visible(domain.name),
-                "holders": [
-                    {
-                        "name": visible(name),
-                        "class": visible(class_name),
-                        "count": count,
-                        "fields": [
-                            (visible(field.name), visible(format_type(field.type)))
-                            for field in domain.classes[class_name].fields
-                        ],
-                    }
-                    for name, class_name, count in holders
-                ],
-            }
-        )
-    return told
 
 
 def _example(schema: list[dict[str, Any]]) -> str:

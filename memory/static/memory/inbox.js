@@ -95,7 +95,7 @@
         '?': () => { const help = document.querySelector('details.keys'); help.open = !help.open; },
     };
     document.addEventListener('keydown', event => {
-        const typing = event.target.closest('textarea, select, input:not([type=checkbox]), [contenteditable]');
+        const typing = event.target.closest('textarea, select, input:not([type=checkbox]), .editor');
         if (!typing && keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) {
             event.preventDefault();
             keys[event.key]();

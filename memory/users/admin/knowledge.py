@@ -1,4 +1,4 @@
-"""What is known about a user: the newest version's records, as tables by domain."""
+"""What is known about a user: the records of a version or state, as tables by domain."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +18,7 @@ from memory.log.models.entries import LogEntry
 from memory.project import RecordId
 from memory.project.errors import ProjectError
 from memory.versions import checkpoints
+from memory.versions.checkpoints import AnyState
 from memory.versions.differences import records_in
 from memory.versions.models.checkpoints import RecordLocation
 
@@ -32,18 +33,19 @@ MAX_SOURCES = 3
 Records = Mapping[RecordId, Any]
 
 
-def known_domains(request: HttpRequest, user: MemoryUser) -> Sequence[Mapping[str, Any]]:
+def known_domains(
+    request: HttpRequest, user: MemoryUser, state: AnyState | None
+) -> Sequence[Mapping[str, Any]]:
     """Return a card for each domain, if the staff member may see records and their content."""
-    head = user.head
-    if head is None or not (may_see(request, RecordLocation) and sees_content(request.user)):
+    if state is None or not (may_see(request, RecordLocation) and sees_content(request.user)):
         return []
-    domains = list(checkpoints.outline(head).domains.values())[:MAX_DOMAINS]
+    domains = list(checkpoints.outline(state).domains.values())[:MAX_DOMAINS]
     sizes = {
         domain.name: sum(one.count for one in domain.collections.values()) for domain in domains
     }
     small = [domain for domain in domains if sizes[domain.name] <= MAX_READ]
     try:
-        found = records_in(head, [path for domain in small for path in domain.state_paths()])
+        found = records_in(state, [path for domain in small for path in domain.state_paths()])
     except (checkpoints.Redacted, ProjectError):
         return []
     records = {record: value for record, (_, value) in found.items()}
@@ -59,7 +61,9 @@ def known_domains(request: HttpRequest, user: MemoryUser) -> Sequence[Mapping[st
             ],
             "url": list_url(
                 RecordLocation, user__id__exact=user.pk, domain__exact=domain.name, retired="no"
-            ),
+            )
+            if state is user.head
+            else "",
         }
         for domain in domains
         if sizes[domain.name]

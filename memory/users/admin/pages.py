@@ -1,7 +1,6 @@
 """Pages about one user: timeline, query console, own constraints and downloads."""
 
 import functools
-import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -29,14 +28,12 @@ from memory.kernel.staff import audit, recent_sign_in
 from memory.kernel.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
 from memory.kernel.staff.models import AuditKind
 from memory.recall.admin import console
-from memory.users.admin import timeline
+from memory.users.admin import days, timeline
 from memory.users.timeline import BadPlace
 from memory.versions.admin.project import project_url
 from memory.versions.admin.staff_runs import may_ask
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.past_states import BeingRedacted, refuse_being_redacted
-
-_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class UserPages(PausableAdmin[MemoryUser]):
@@ -48,7 +45,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             "subject_access": require_GET(self.subject_access_view),
             "timeline": require_GET(self.timeline_view),
             "progress": require_GET(self.progress_view),
-            "version": require_GET(self.version_view),
+            "day": require_GET(self.day_view),
             "console": self.console_view,
             "constraint": self.constraint_view,
         }
@@ -83,17 +80,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             self.message_user(request, "The timeline has no such page.", messages.ERROR)
             return redirect("admin:memory_memoryuser_timeline", user.pk)
         self._note_view(request, user, "timeline")
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Timeline",
-            "subtitle": visible(str(user)),
-            "user_name": visible(str(user)),
-            "opts": self.opts,
-            "media": self.media,
-            "user_url": page_url(user),
-            "person": user,
-            **line,
-        }
+        context = {**self._context(request, user, "Timeline"), **line}
         return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
 
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
@@ -101,15 +88,24 @@ class UserPages(PausableAdmin[MemoryUser]):
             raise PermissionDenied
         return timeline.progress_answer(request, self._seen(request, pk))
 
-    def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+    def day_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
         user = self._seen(request, pk)
-        number = request.GET.get("version", "")
-        found = rows_for(request, Checkpoint).filter(user=user).only("pk")
-        version = found.filter(version=number).first() if _NUMBER.fullmatch(number) else None
-        if version is None:
-            raise Http404("There is no such version.")
-        sees_files = "changes" not in request.GET and sees_content(request.user)
-        return redirect(project_url(version.pk) if sees_files else page_url(version))
+        self._note_view(request, user, "day")
+        context = {**self._context(request, user, "A day"), "day": days.chosen(request, user)}
+        return TemplateResponse(request, "admin/memory/memoryuser/day.html", context)
+
+    def _context(self, request: HttpRequest, user: MemoryUser, title: str) -> dict[str, Any]:
+        """Return what the templates of pages about a user need."""
+        return {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "subtitle": visible(str(user)),
+            "user_name": visible(str(user)),
+            "opts": self.opts,
+            "media": self.media,
+            "user_url": page_url(user),
+            "person": user,
+        }
 
     def _subject(self, row: MemoryUser) -> audit.Subject:
         """Return the user as the subject of an audit entry, without a database query."""

@@ -10,8 +10,14 @@ from memory.alerts import feedback
 from memory.alerts.models.alerts import AlertFeedback
 from memory.constraints import backtests
 from memory.constraints.admin import own_constraints
-from memory.constraints.admin.forecast_calendar import alerts_of, events_of, forecast_of
-from memory.constraints.admin.forecasts import event, of_version, unforeseen
+from memory.constraints.admin.forecasts import (
+    alerts_of,
+    event,
+    events_of,
+    forecast_of,
+    of_version,
+    unforeseen,
+)
 from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines, rule_of, shortened
 from memory.kernel.admin.links import link
 from memory.kernel.admin.pauses import pause_of

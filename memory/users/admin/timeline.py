@@ -16,10 +16,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory.alerts.admin.links import link_to_alert
-from memory.alerts.models.alerts import BY_SEVERITY, BY_STATE, LIVE_STATES, Alert, AlertEvent
-from memory.constraints.admin.forecast_calendar import WEEKDAYS, calendar_of, look_up_alerts
-from memory.constraints.models.forecasts import Forecast
+from memory.alerts.models.alerts import Alert, AlertEvent
+from memory.constraints.admin.forecasts import look_up_alerts
 from memory.kernel.admin import masking
 from memory.kernel.admin.display import badge, inline, sandbox_badge, shortened
 from memory.kernel.admin.links import link, list_url
@@ -34,17 +32,15 @@ from memory.log import entry_log
 from memory.log.admin.links import link_to_entry
 from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 from memory.users import progress, timeline
-from memory.users.admin.knowledge import known_domains
+from memory.users.admin import days
 from memory.users.timeline import KINDS, BadPlace, Cursor, EventSource, TimelineEvent, TimelinePage
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 
 PENDING = "pending"
-# On the user's own page: maximum number of events, alerts and versions shown, and the number of
-# days over which recent cost is added up.
+# On the user's own page: maximum number of events shown, and the number of days over which recent
+# cost is added up.
 ON_PAGE = 15
-ALERTS = 10
-VERSIONS = 200
 COST_DAYS = 30
 # If an entry was recorded more than this before or after it occurred, the day it occurred is shown
 # too.
@@ -215,20 +211,14 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
     look_up_alerts(user, rows_for(request, Alert))
     return {
         "user": user,
-        "sees_alerts": may_see(request, Alert),
-        "alerts": live_alerts(request, user),
         "progress": progress_of(request, user, now, counted.pending if counted else None),
         "failures": failures_of(request, user),
         "coverage": coverage(user) if counted else None,
         "cost": cost(user) if may_see(request, LlmCall) else None,
-        "versions": versions(request, user),
-        "domains": known_domains(request, user),
+        "day": days.present(request, user),
         "moments": told(user, latest.moments),
         "has_more": latest.older is not None,
         "sees_line": bool(visible),
-        "calendar": calendar_of(user) if may_see(request, Forecast) else None,
-        "sees_calendar": may_see(request, Forecast),
-        "weekdays": WEEKDAYS,
     }
 
 
@@ -238,18 +228,6 @@ def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str,
         return rows
     runs = rows["runs"].exclude(kind=RunKind.QUERY, trigger=RunTrigger.STAFF)
     return {**rows, "runs": runs}
-
-
-def live_alerts(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
-    """Return the live alerts, most urgent first, with a link to the full list if there are more."""
-    live = rows_for(request, Alert).filter(user=user, state__in=LIVE_STATES, duplicate_of=None)
-    if not getattr(user, "live_alerts", True):
-        live = live.none()
-    found = live.order_by(BY_STATE, BY_SEVERITY, "-opened_at")[: ALERTS + 1]
-    shown = [link_to_alert(alert) for alert in found]
-    states = ",".join(LIVE_STATES)
-    everything = list_url(Alert, user__id__exact=user.pk, state__in=states)
-    return {"shown": shown[:ALERTS], "list_url": everything if len(shown) > ALERTS else ""}
 
 
 def coverage(user: MemoryUser) -> Mapping[str, Any]:
@@ -320,12 +298,6 @@ def spent_on(user: MemoryUser) -> Sequence[SpendingRow]:
 
 def _cost_since() -> datetime.datetime:
     return timezone.now().replace(second=0, microsecond=0) - datetime.timedelta(days=COST_DAYS)
-
-
-def versions(request: HttpRequest, user: MemoryUser) -> Sequence[tuple[int, datetime.datetime]]:
-    """Return the user's newest versions with their times, newest first."""
-    own = rows_for(request, Checkpoint).filter(user=user).order_by("-version")
-    return list(own.values_list("version", "created_at")[:VERSIONS])
 
 
 # -- Work in progress ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from memory.kernel.admin.values import in_words
 from memory.kernel.texts import REDACTED
 from memory.log.admin.links import entry_pages
 from memory.versions import differences
-from memory.versions.checkpoints import Redacted
+from memory.versions.checkpoints import AnyState, Redacted
 from memory.versions.differences import RecordChange
 from memory.versions.models.checkpoints import Blob, Checkpoint
 
@@ -180,12 +180,12 @@ def _came(is_there: bool) -> tuple[str, str]:
     return ("new", "new") if is_there else ("plain", "deleted")
 
 
-def show_records(before: Checkpoint | None, after: Checkpoint) -> SafeString | str:
-    """Show the records that the version added, changed and retired, each with its entries."""
+def show_records(before: AnyState | None, after: AnyState) -> SafeString | str:
+    """Say which records were added, changed and retired in between, each with its entries."""
     old = before.tree if before else {}
     hashes = {
         tree[path]
-        for path in changed_files(before, after)
+        for path in differences.differing_paths(before, after)
         for tree in (old, after.tree)
         if path in tree and path.startswith("domains/")
     }
@@ -223,10 +223,10 @@ def _record(kind: str, word: str, change: RecordChange, pages: Mapping[int, str]
     numbers = format_html_join(", ", "{}", ((_entry(seq, pages),) for seq in change.entries[:10]))
     more = f" and {len(change.entries) - 10} more" if len(change.entries) > 10 else ""
     return format_html(
-        "{} {} in {}{}{}",
-        badge(kind, word),
+        "{} in {} was {}{}{}",
         record_name(str(value["$record"]), change.record.key),
         inline(f"{change.record.domain}.{change.record.collection}"),
+        badge(kind, word),
         format_html(" (from {}{})", numbers, more) if change.entries else "",
         _fields(change),
     )
@@ -240,19 +240,19 @@ def _fields(change: RecordChange) -> SafeString | str:
     was: Mapping[str, Any] = (change.before or {"fields": {}})["fields"]
     now: Mapping[str, Any] = (change.after or {"fields": {}})["fields"]
     told = [
-        format_html(
-            "{}: {}{}{}",
-            inline(name),
-            format_html("<del>{}</del>", inline(in_words(was[name]))) if _says(was, name) else "",
-            " → " if _says(was, name) and _says(now, name) else "",
-            format_html("<ins>{}</ins>", inline(in_words(now[name]))) if _says(now, name) else "",
-        )
+        _sentence(name, was.get(name), now.get(name), is_new=change.before is None)
         for name in {**was, **now}
         if was.get(name) != now.get(name)
     ]
-    shown = lines(told)
-    return "" if shown == NOTHING else shown
+    shown = format_html_join("; ", "{}", ((one,) for one in told))
+    return format_html(": {}.", shown) if shown else "."
 
 
-def _says(fields: Mapping[str, Any], name: str) -> bool:
-    return fields.get(name) is not None
+def _sentence(name: str, was: Any, now: Any, *, is_new: bool) -> SafeString:
+    old = "" if was is None else format_html("<del>{}</del>", inline(in_words(was)))
+    new = "" if now is None else format_html("<ins>{}</ins>", inline(in_words(now)))
+    if old and new:
+        return format_html("{} changed from {} to {}", inline(name), old, new)
+    if old:
+        return format_html("{} was {}", inline(name), old)
+    return format_html("{} {} {}", inline(name), "is" if is_new else "was set to", new)

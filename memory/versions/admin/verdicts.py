@@ -1,6 +1,6 @@
 """The checks of the gate, as they are shown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.utils.html import format_html
@@ -51,6 +51,14 @@ def _finding(finding: Mapping[str, Any]) -> SafeString:
         inline(finding["message"]),
         format_html(": {}", inline(finding["fix"])) if finding.get("fix") else "",
     )
+
+
+def refused_lines(verdict: Mapping[str, Any] | None, path: str) -> Iterator[tuple[int, str]]:
+    """Yield each line of a file that the gate refused, with the reason."""
+    for check in (verdict or {}).get("checks", []):
+        for finding in check["findings"]:
+            if finding.get("path") == path and finding.get("line"):
+                yield finding["line"], finding["message"]
 
 
 def durations(timings: Mapping[str, float]) -> str:

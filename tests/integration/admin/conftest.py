@@ -67,6 +67,7 @@ from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, Origi
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 
 Rows: TypeAlias = Mapping[type[Model], Any]
+Say: TypeAlias = Callable[..., Checkpoint]
 Populate: TypeAlias = Callable[..., Rows]
 Staff: TypeAlias = Callable[..., Client]
 
@@ -717,3 +718,20 @@ def _evidence(text: str) -> dict[str, Any]:
         "key": text,
         "sources": [1],
     }
+
+
+@pytest.fixture
+def say(user: MemoryUser, work: Callable[[], None]) -> Say:
+    """Append typed entries and process them; return the resulting version."""
+
+    def do(*entries: dict[str, Any], occurred_at: datetime.datetime | None = None) -> Checkpoint:
+        drafts = [
+            Draft(kind=EntryKind.RECORD, data=data, occurred_at=occurred_at) for data in entries
+        ]
+        entry_log.append(user, drafts, source="test")
+        work()
+        user.refresh_from_db()
+        assert user.head is not None
+        return user.head
+
+    return do

@@ -221,6 +221,7 @@ def pages() -> Iterator[tuple[str, str]]:
         yield what, reverse("admin:memory_memoryuser_change", args=own)
         yield f"timeline of {what}", line
         yield f"… two months ago, of {what}", f"{line}?date={long_ago}"
+        yield f"day of {what}", reverse("admin:memory_memoryuser_day", args=own)
         yield f"progress of {what}", reverse("admin:memory_memoryuser_progress", args=own)
         yield f"console of {what}", reverse("admin:memory_memoryuser_console", args=own)
         yield f"constraint of {what}", reverse("admin:memory_memoryuser_constraint", args=own)

@@ -3,7 +3,6 @@
 import copy
 import datetime
 import html
-import json
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -96,7 +95,7 @@ def test_a_new_server_says_that_there_is_nothing_yet(admin_client: Client) -> No
         "All times and days are in UTC",
     ):
         assert told in words
-    assert "<canvas" not in text_of(admin_client.get("/admin/"))
+    assert 'class="chart"' not in text_of(admin_client.get("/admin/"))
 
 
 def test_seven_rooms_lead_to_all_lists_and_the_room_of_the_reader_shows_its_own(
@@ -347,19 +346,17 @@ def test_spending_of_others_is_left_out(admin_client: Client, rows: Rows) -> Non
     assert len(told) == 2
 
 
-def test_chart_is_data_and_a_table(admin_client: Client, rows: Rows) -> None:
+def test_chart_is_bars_and_a_table(admin_client: Client, rows: Rows) -> None:
     ended(rows[MemoryUser], RunOutcome.OK, hours(0))
 
+    runs = chart(admin_client, "runs")
     page = text_of(admin_client.get("/admin/"))
 
-    data = re.search(r'<script id="runs-data" type="application/json">(.+?)</script>', page)
-    assert data
-    drawn = json.loads(data[1])
-    assert len(drawn["steps"]) == 24
-    [ok] = [one for one in drawn["series"] if one["name"] == "ok"]
-    assert sum(ok["numbers"]) == 1
-    address = ok["links"][ok["numbers"].index(1)]
-    assert f'href="{html.escape(address)}"' in page
+    assert len(runs.steps) == 24
+    [ok] = [bar for bar in runs.bars if ", ok: 1" in bar.name]
+    assert (ok.tone, ok.y + ok.height) == ("good", pytest.approx(100, abs=0.02))
+    # In the chart, and in the table below it.
+    assert page.count(f'href="{html.escape(ok.url)}"') == 2
 
 
 def test_the_period_is_in_the_address_and_anything_else_is_a_day(admin_client: Client) -> None:

@@ -1,4 +1,4 @@
-"""The top of a user's page: coverage, cost, work in progress, versions, and forecasts."""
+"""The top of a user's page: coverage, cost, and work in progress."""
 
 import datetime
 import re
@@ -7,8 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-import time_machine
-from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -16,7 +14,6 @@ from django.utils import timezone
 from memory.alerts.models.alerts import Alert, AlertFeedback, PausedConstraint
 from memory.constraints.admin.own_constraints import own_constraint_url
 from memory.constraints.models.backtests import Backtest, BacktestState
-from memory.constraints.models.forecasts import Forecast
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.llm.models import LlmCall
@@ -121,38 +118,14 @@ def test_viewer_of_users_sees_nothing_else(staff: Callable[..., Client], rows: R
     assert found["coverage"] is None
     assert found["cost"] is None
     assert found["progress"] is None
-    assert found["calendar"] is None
-    assert (list(found["versions"]), list(found["moments"])) == ([], [])
-
-
-# -- As of -----------------------------------------------------------------------------------------
-
-
-def test_a_version_is_chosen_by_its_number(admin_client: Client, rows: Rows) -> None:
-    user, checkpoint = rows[MemoryUser], rows[Checkpoint]
-
-    assert [number for number, _ in panel(admin_client, user)["versions"]] == [2, 1]
-    files = admin_client.get(url("version", user), {"version": "2"})
-    assert files["Location"] == project_url(checkpoint.pk)
-    changes = admin_client.get(url("version", user), {"version": "2", "changes": "1"})
-    assert changes["Location"] == page_url(checkpoint)
-    for number in ("9", "x", "", "99999999999"):
-        assert admin_client.get(url("version", user), {"version": number}).status_code == 404
-
-
-def test_events_link_versions_without_content(staff: Callable[..., Client], rows: Rows) -> None:
-    user, checkpoint = rows[MemoryUser], rows[Checkpoint]
-    client = staff("view_memoryuser", "view_checkpoint")
-
-    response = client.get(url("version", user), {"version": "2"})
-
-    assert response["Location"] == page_url(checkpoint)
+    assert (list(found["day"]["bar"].marks), found["day"]["domains"]) == ([], [])
+    assert list(found["moments"]) == []
 
 
 # -- What leads ------------------------------------------------------------------------------------
 
 
-def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: Rows) -> None:
+def test_ways_time_bar_and_live_alerts_lead_the_page(admin_client: Client, rows: Rows) -> None:
     user, alert = rows[MemoryUser], rows[Alert]
 
     page = text_of(admin_client.get(page_url(user)))
@@ -161,13 +134,14 @@ def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: 
         page.index(words)
         for words in (
             "<b>Now:</b>",
-            "Live alerts</h2>",
-            f'<a href="{page_url(alert)}">',
             'aria-label="Pages about this user"',
             f'<a class="button" href="{console_url(user)}">Query console</a>',
             f'<a class="button" href="{url("timeline", user)}">Timeline</a>',
             f'<a class="button" href="{project_url(rows[Checkpoint].pk)}">Project, file by file',
             f'<a class="button" href="{own_constraint_url(user)}">Constraints for this user',
+            'class="time-bar"',
+            "Live alerts</h2>",
+            f'<a href="{page_url(alert)}">',
             "Outcomes of",
         )
     ]
@@ -177,7 +151,7 @@ def test_the_live_alerts_and_the_ways_lead_the_page(admin_client: Client, rows: 
 def test_viewer_of_users_has_no_other_links(staff: Callable[..., Client], rows: Rows) -> None:
     found = panel(staff("view_memoryuser"), rows[MemoryUser])
 
-    assert (found["ways"], found["sees_alerts"], found["alerts"]["shown"]) == ([], False, [])
+    assert (found["ways"], found["day"]["sees_alerts"]) == ([], False)
 
 
 def test_staff_queries_are_on_time_line_alone(admin_client: Client, user: MemoryUser) -> None:
@@ -227,114 +201,7 @@ def test_constraints_lead_to_where_they_are_written(
     assert address not in text_of(reader.get(page_url(user)))
 
 
-# -- What is foreseen ------------------------------------------------------------------------------
-
-
-def forecast(user: MemoryUser, *events: tuple[str, str, str]) -> Forecast:
-    """Store a forecast: when (a day or a moment), what, how severe."""
-    timeline: list[dict[str, Any]] = [
-        {
-            "at": at if "T" in at else f"{at}T05:00:00+00:00",
-            "day": None if "T" in at else at,
-            "kind": kind,
-            "constraint": "constraints/x.py",
-            "severity": severity,
-            "fingerprint": "f",
-            "key": "k",
-            "records": [],
-            "error": None,
-        }
-        for at, kind, severity in events
-    ]
-    return Forecast.objects.create(
-        user=user,
-        checkpoint=make_checkpoint(user, user.checkpoints.count() + 1),
-        computed_at=NOON,
-        start=NOON,
-        horizon_days=365,
-        known_until=NOON + datetime.timedelta(days=365),
-        timeline=timeline,
-    )
-
-
-def marked(client: Client, user: MemoryUser) -> dict[str, tuple[str, int]]:
-    calendar = panel(client, user)["calendar"]
-    return {
-        day.date.isoformat(): (day.severity, len(day.events))
-        for month in calendar.months
-        for day in month.days
-    }
-
-
-@time_machine.travel(NOON, tick=False)
-def test_days_with_events_link_their_list(admin_client: Client, user: MemoryUser) -> None:
-    forecast(
-        user,
-        ("2026-11-30", "opens", "warning"),
-        ("2026-11-30", "changes", "critical"),
-        ("2026-12-24", "resolves", "info"),
-        ("2027-06-01", "opens", "critical"),
-    )
-
-    assert marked(admin_client, user) == {
-        "2026-11-30": ("critical", 2),
-        "2026-12-24": ("info", 1),
-    }
-    page = text_of(admin_client.get(page_url(user)))
-    assert re.findall(r"<caption>(.+?)</caption>", page) == [
-        "November 2026",
-        "December 2026",
-        "January 2027",
-    ]
-    assert 'href="#foreseen-2026-11-30"' in page
-    assert 'id="foreseen-2026-11-30"' in page
-    assert 'aria-label="2026-11-30: 2 events"' in page
-    assert page.count('aria-current="date"') == 1
-
-
-@time_machine.travel(NOON, tick=False)
-def test_forecast_event_has_the_alerts_message(
-    admin_client: Client, staff: Callable[..., Client], rows: Rows
-) -> None:
-    user, alert = rows[MemoryUser], rows[Alert]
-    Alert.objects.filter(pk=alert.pk).update(fingerprint="f", message="It expires")
-    Forecast.objects.all().delete()
-    MemoryUser.objects.filter(pk=user.pk).update(alerts_instant=None)
-    forecast(
-        user, ("2026-11-30", "resolves", "warning"), ("2026-12-24T10:00:00+00:00", "opens", "info")
-    )
-
-    response = admin_client.get(page_url(user))
-
-    assert "It expires will resolve on 2026-11-30 warning x" in shown(response)
-    assert "It expires will be raised on 2026-12-24 10:00 UTC info x" in shown(response)
-    # In the list of findings, and in the calendar.
-    linked = f'<a href="{page_url(alert)}"><bdi>It expires</bdi></a> will'
-    assert text_of(response).count(linked) == 4
-
-    # Staff without access to alerts see which constraint it is; without access to content not even
-    # that.
-    sees = "view_memoryuser", "view_forecast"
-    without = staff(*sees, "view_content")
-    assert "x will resolve on 2026-11-30 warning k" in shown(without.get(page_url(user)))
-    User.objects.filter(username="eve").delete()
-    masked = staff(*sees, "view_alert").get(page_url(user))
-    assert "(hidden) will resolve on 2026-11-30 warning (hidden)" in shown(masked)
-    assert "It expires" not in text_of(masked)
-
-
 # -- What goes on ----------------------------------------------------------------------------------
-
-
-@time_machine.travel(NOON, tick=False)
-def test_a_day_full_of_events_is_cut(admin_client: Client, user: MemoryUser) -> None:
-    forecast(user, *[("2026-12-01", "opens", "info")] * 30)
-
-    calendar = panel(admin_client, user)["calendar"]
-    [day] = [day for month in calendar.months for day in month.days]
-
-    assert len(list(day.listed)) == 21
-    assert list(day.listed)[-1] == "10 more events"
 
 
 def test_nothing_goes_on(admin_client: Client, idle: MemoryUser) -> None:

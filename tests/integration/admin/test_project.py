@@ -14,13 +14,19 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff.models import StaffAccess, StaffAudit
 from memory.llm.models import LlmCall
-from memory.log import entry_log
-from memory.log.entry_log import Draft
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.entries import LogEntry
 from memory.privacy import redaction
 from memory.versions.admin.diffs import side_by_side
 from memory.versions.models.checkpoints import Checkpoint
-from tests.integration.admin.conftest import Populate, Rows, messages_of, page_url, shown, text_of
+from tests.integration.admin.conftest import (
+    Populate,
+    Rows,
+    Say,
+    messages_of,
+    page_url,
+    shown,
+    text_of,
+)
 from tests.integration.admin.test_hostile import HOSTILE
 from tests.integration.commits.conftest import trip
 
@@ -31,25 +37,6 @@ pytestmark = pytest.mark.django_db
 def rows(populate: Populate) -> Rows:
     """Rows of one person, made for each test, since others count all rows."""
     return populate()
-
-
-Say = Callable[..., Checkpoint]
-
-
-@pytest.fixture
-def say(user: MemoryUser, work: Callable[[], None]) -> Say:
-    """Append typed entries and process them; return the resulting version."""
-
-    def do(*entries: dict[str, Any]) -> Checkpoint:
-        entry_log.append(
-            user, [Draft(kind=EntryKind.RECORD, data=data) for data in entries], source="test"
-        )
-        work()
-        user.refresh_from_db()
-        assert user.head is not None
-        return user.head
-
-    return do
 
 
 def project(checkpoint: Checkpoint, **query: Any) -> tuple[str, dict[str, Any]]:
@@ -183,8 +170,8 @@ def test_version_names_changed_records(admin_client: Client, say: Say, user: Mem
 
     response = admin_client.get(page_url(version))
     words = shown(response)
-    assert "added Trip c in travel.trips (from #4 )" in words
-    assert "changed Trip a in travel.trips (from #3 ) cost : 100 → 250" in words
+    assert "Trip c in travel.trips was added (from #4 )" in words
+    assert "Trip a in travel.trips was changed (from #3 ): cost changed from 100 to 250" in words
     assert (page_url(LogEntry.objects.get(user=user, seq=3)), "#3") in links(response)
     # and the file, side by side
     page = text_of(response)

@@ -247,7 +247,7 @@ def test_entries_are_left_out_without_view(staff: Callable[..., Client], rows: R
 def test_time_line_needs_view_user(staff: Callable[..., Client], rows: Rows) -> None:
     client = staff("view_logentry", "view_lane")
 
-    for name in ("timeline", "progress", "version"):
+    for name in ("timeline", "progress", "day"):
         address = reverse(f"admin:memory_memoryuser_{name}", args=[rows[MemoryUser].pk])
         assert client.get(address).status_code == 403
 
@@ -257,7 +257,7 @@ def test_unknown_user_has_no_time_line(admin_client: Client, workspace: Workspac
     MemoryUser.objects.filter(pk=gone.pk).update(erased_at=timezone.now())
 
     for pk in (gone.pk, 10**9):
-        for name in ("timeline", "progress", "version"):
+        for name in ("timeline", "progress", "day"):
             address = reverse(f"admin:memory_memoryuser_{name}", args=[pk])
             assert admin_client.get(address).status_code == 404
 

@@ -70,7 +70,7 @@ def test_from_the_editor_to_an_alert_and_back(
     work()
 
     page = shown(admin_client.get(page_url(constraint)))
-    assert "v1 passed, not approved passed policy Is the code valid Python" in page
+    assert "v1 passed, not approved Checks passed policy Is the code valid Python" in page
     assert "passed types Is the code correctly typed?" in page
     assert "applies to 1 user, 0 of them within the rollout percentage of 0 %" in page
     assert "Backtest: The constraint was backtested on 1 of 1 users." in page
