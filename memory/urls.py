@@ -22,7 +22,7 @@ from memory.llm.api import reopening
 from memory.privacy.api import erasures, redactions
 from memory.recall.api import asking, context, projects, queries, search
 from memory.users import api
-from memory.versions.api import checkpoints, history, runs
+from memory.versions.api import checkpoints, history, runs, schema
 
 
 class UserIdConverter(StringConverter):
@@ -70,6 +70,7 @@ ENDPOINTS = [
     path("erasures/<uuid:erasure_id>/", erasures.OneErasure.as_view(), name="erasure"),
     path("events/", events.Events.as_view(), name="events"),
     path("openapi.json", document.Document.as_view(), name="openapi"),
+    path("schema/", schema.WorkspaceSchema.as_view(), name="schema"),
     path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
     path(f"{USER}redactions/<int:seq>/", redactions.OneRedaction.as_view(), name="redaction"),
     path(

@@ -41,6 +41,17 @@ def check(today: datetime.date) -> Iterator[Alert]:
         if task.days > 0:
             yield warning(f"{task.name} is {task.days} days late", evidence=[task])
 '''
+SCHEMA = """\
+from dataclasses import dataclass
+
+from uac import Record
+
+
+@dataclass(kw_only=True)
+class Trip(Record):
+    destination: str
+    nights: int | None = None
+"""
 TESTS = """import datetime
 
 from uac.testing import run_check
@@ -178,6 +189,7 @@ def take(base_url: str, key: str) -> Tour:
     _workspace(tour, user)
     _alerts(tour, user)
     _webhooks(tour)
+    _schema(tour)
     return tour
 
 
@@ -406,6 +418,11 @@ def _webhooks(tour: Tour) -> None:
     for names in tour.names.values():
         if "endpoint_id" in names:
             names["endpoint_id"] = made["id"]
+
+
+def _schema(tour: Tour) -> None:
+    tour.ask("PUT", "schema/", {"modules": {"travel": SCHEMA}})
+    tour.ask("GET", "schema/")
 
 
 # -- The examples of the document --------------------------------------------------------------

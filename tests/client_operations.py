@@ -42,6 +42,8 @@ METHODS: Mapping[str, str] = {
     "GET /v1/runs/{run_id}": "runs.get",
     "POST /v1/runs/{run_id}/cancel": "runs.cancel",
     "POST /v1/runs/{run_id}/retry": "runs.retry",
+    "GET /v1/schema": "schema.get",
+    "PUT /v1/schema": "schema.put",
     "GET /v1/users": "users.list",
     "POST /v1/users": "users.create",
     "GET /v1/users/{user_id}": "user.details",

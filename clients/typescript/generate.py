@@ -61,7 +61,7 @@ def typed_part(document: Mapping[str, Any]) -> dict[str, Any]:
 def _typed_operation(operation: Mapping[str, Any]) -> dict[str, Any]:
     """Return an operation without its errors, which are classes, and without headers."""
     responses = {code: one for code, one in operation["responses"].items() if code < "300"}
-    parameters = [one for one in operation["parameters"] if one["in"] != "header"]
+    parameters = [one for one in operation.get("parameters", ()) if one["in"] != "header"]
     return {**_without(operation), "parameters": parameters, "responses": _without(responses)}
 
 

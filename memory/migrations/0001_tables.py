@@ -136,6 +136,7 @@ class Migration(migrations.Migration):
                         max_length=100,
                     ),
                 ),
+                ("schema", models.JSONField(default=dict, editable=False)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={

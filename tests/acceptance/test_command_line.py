@@ -1,5 +1,6 @@
 """The command `userascode` against a whole server."""
 
+import dataclasses
 import datetime
 import importlib
 import json
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from userascode import Client, record
+from userascode import Client, record, render_classes
 from userascode.cli import main
 
 from deploy.embedded.system import System
@@ -93,6 +94,23 @@ def test_pulled_classes_read_the_records(
     monkeypatch.syspath_prepend(tmp_path)
     [trip] = importlib.import_module("pulled_classes").Memory(user).trips
     assert (trip.to, trip.cost, trip.starts) == ("Rome", 1200, datetime.date(2026, 12, 30))
+
+
+def test_classes_are_prescribed(run: Run, system: System, key: str, tmp_path: Path) -> None:
+    @dataclasses.dataclass
+    class Service:
+        cost: float
+
+    file = tmp_path / "garage.py"
+    file.write_text(render_classes(Service))
+    client = Client(system.base_url, key)
+    client.users.create("cli-schema")
+
+    run("schema", "push", str(file))
+
+    user = client.user("cli-schema")
+    user.add(record("garage", "Service", "s", cost=80), wait=60)
+    assert user.state().domains["garage"].classes == {"Service": {"cost": "float"}}
 
 
 def test_a_folder_is_imported(run: Run, system: System, key: str, tmp_path: Path) -> None:

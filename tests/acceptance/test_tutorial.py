@@ -74,7 +74,7 @@ def test_step_that_differs_or_cannot_be_pasted_is_noticed() -> None:
     [
         ("README.md", 9),
         ("docs/tutorial.md", 25),
-        ("docs/how-to.md", 25),
+        ("docs/how-to.md", 29),
         ("docs/api.md", 5),
         ("docs/python-client.md", 6),
     ],

@@ -25,11 +25,13 @@ from memory.project import (
 )
 from memory.project.apply import collection_for
 from memory.project.field_texts import FieldTexts, describe_texts
+from memory.project.model import Project
 from memory.project.paths import constraint_files, constraint_path, constraint_tests_path
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
+from memory.versions.prescribed_classes import adopt_prescribed
 from workers.authoring.partial_answers import WrongChange, change_items
 from workers.authoring.related_records import find_entries, locate_records, rank_records
 from workers.authoring.same_records import find_same
@@ -109,7 +111,7 @@ class Workbench:
         # The records of which the model was asked whether it means them, by an earlier call.
         self._asked: set[RecordId] = set()
         self._asked_now: set[RecordId] = set()
-        self._project = checkpoints.open_project(state, user)
+        self._project = self._open_project()
 
     @property
     def outline(self) -> Outline:
@@ -400,13 +402,19 @@ class Workbench:
             if number in applied
         ]
 
+    def _open_project(self) -> Project:
+        """Open the version with the prescribed classes, as the proposal will find it."""
+        project = checkpoints.open_project(self._state, self._user)
+        adopt_prescribed(project, self._user)
+        return project
+
     def _apply_anew(self, state: AnyState | None = None) -> dict[int, str]:
         """Apply all edits to the version that they started from; return each refused one's problem.
 
         `state` is a newer version, if they shall be applied to that one.
         """
         self._state = state or self._state
-        self._project = checkpoints.open_project(self._state, self._user)
+        self._project = self._open_project()
         self.edits = {}
         return {
             number: problem

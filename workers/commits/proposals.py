@@ -36,6 +36,7 @@ from memory.versions import checkpoints, redactions, runs
 from memory.versions.checkpoints import Decision
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunOutcome, RunTrigger
+from memory.versions.prescribed_classes import adopt_prescribed
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Check, Finding, Verdict
 from workers.gate import checks as gate
@@ -245,6 +246,7 @@ def _apply(
     if not coverage.passed:
         return [coverage], None
     project = checkpoints.open_project(user.head, user)
+    adopt_prescribed(project, user)
     applied = 0
     try:
         for edit in edits:

@@ -35,6 +35,7 @@ from memory.versions import checkpoints
 from memory.versions.checkpoints import Decision
 from memory.versions.earlier_entries import LoggedEntries
 from memory.versions.models.checkpoints import Checkpoint, Origin
+from memory.versions.prescribed_classes import adopt_prescribed
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Verdict
 from workers.gate import checks as gate
@@ -179,7 +180,7 @@ def _attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
         project = checkpoints.open_project(user.head, user, keys=keys)
         project.earlier = earlier
         earlier.look_up(project)
-        edits: list[Edit] = []
+        edits: list[Edit] = adopt_prescribed(project, user)
         set_aside: dict[int, list[str]] = {}
         for entry in entries:
             if entry.seq in rejected:

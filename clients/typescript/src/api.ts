@@ -581,6 +581,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/schema": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the prescribed classes
+         * @description Return the prescribed classes.
+         */
+        get: operations["schema_retrieve"];
+        /**
+         * Prescribe classes for the projects of all users, instead of those prescribed before
+         * @description Prescribe classes for the projects of all users, instead of those prescribed before.
+         *
+         *     A user's next version has them, whatever it is made from. Typed entries and language models
+         *     then use them. A project keeps its own classes, and its own fields of a prescribed one; a
+         *     field that an existing class lacks is added to it, and may be null if it has no default.
+         *     Requires the scope `manage`.
+         */
+        put: operations["schema_update"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users": {
         parameters: {
             query?: never;
@@ -3297,6 +3326,20 @@ export interface components {
             resumed_by: string;
             resumed_because: string;
         };
+        /** @description The classes that a workspace prescribes. */
+        PrescribedClasses: {
+            /** @description By domain, a module of Python with dataclasses and enums, as in the file `domains/<domain>/schema.py` of a project. A class derives from `Record`, or is a part of records. `{}` prescribes nothing. */
+            modules: {
+                [key: string]: string;
+            };
+        };
+        /** @description The classes that a workspace prescribes. */
+        PrescribedClassesRequest: {
+            /** @description By domain, a module of Python with dataclasses and enums, as in the file `domains/<domain>/schema.py` of a project. A class derives from `Record`, or is a part of records. `{}` prescribes nothing. */
+            modules: {
+                [key: string]: string;
+            };
+        };
         /** @description Problem details (RFC 9457): what is wrong, and how to fix it. */
         Problem: {
             type: components["schemas"]["TypeEnum"];
@@ -4545,6 +4588,8 @@ export type PatchedConstraintChangeRequest = components['schemas']['PatchedConst
 export type PatchedEndpointChangeRequest = components['schemas']['PatchedEndpointChangeRequest'];
 export type PatchedUserChangeRequest = components['schemas']['PatchedUserChangeRequest'];
 export type PausedConstraint = components['schemas']['PausedConstraint'];
+export type PrescribedClasses = components['schemas']['PrescribedClasses'];
+export type PrescribedClassesRequest = components['schemas']['PrescribedClassesRequest'];
 export type Problem = components['schemas']['Problem'];
 export type ProposalRequest = components['schemas']['ProposalRequest'];
 export type QueryRequest = components['schemas']['QueryRequest'];
@@ -5402,6 +5447,48 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Run"];
+                };
+            };
+        };
+    };
+    schema_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PrescribedClasses"];
+                };
+            };
+        };
+    };
+    schema_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PrescribedClassesRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PrescribedClasses"];
                 };
             };
         };

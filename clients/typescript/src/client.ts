@@ -7,6 +7,7 @@ import {
   Backtests,
   Erasures,
   Runs,
+  Schema,
   Users,
   Webhooks,
   WorkspaceConstraints,
@@ -32,6 +33,7 @@ export class Client {
   readonly constraints: WorkspaceConstraints;
   readonly erasures: Erasures;
   readonly runs: Runs;
+  readonly schema: Schema;
   readonly users: Users;
   readonly webhooks: Webhooks;
   readonly #transport: Transport;
@@ -57,6 +59,7 @@ export class Client {
     this.constraints = new WorkspaceConstraints(transport);
     this.erasures = new Erasures(transport);
     this.runs = new Runs(transport);
+    this.schema = new Schema(transport);
     this.users = new Users(transport);
     this.webhooks = new Webhooks(transport);
   }

@@ -3,6 +3,24 @@ import type * as models from "./api.js";
 import type { Pages, Transport } from "./transport.js";
 import type { Body, Filters, Matching, Query, Waiting } from "./types.js";
 
+/** The classes that the workspace prescribes for the projects of all users. */
+export class Schema {
+  constructor(private readonly transport: Transport) {}
+
+  /** Return the modules, by domain. */
+  get(): Promise<models.PrescribedClasses> {
+    return this.transport.fetch("get", "/v1/schema", {});
+  }
+
+  /** Prescribe the classes of these modules of Python, by domain. */
+  put({
+    ifMatch,
+    ...body
+  }: Body<"/v1/schema", "put"> & Matching): Promise<models.PrescribedClasses> {
+    return this.transport.fetch("put", "/v1/schema", { body, ifMatch });
+  }
+}
+
 /** The users of a workspace. */
 export class Users {
   constructor(private readonly transport: Transport) {}

@@ -38,6 +38,7 @@ TAGS: Mapping[str, str] = {
     "events": "What happens to alerts and entries, in order.",
     "paused-constraints": "Constraints that raised too many alerts.",
     "runs": "Queries, questions, proposals and imports that are or were executed.",
+    "schema": "The classes that a workspace prescribes for its users' projects.",
     "users": "Users, what is known about them, and questions about it.",
     "webhooks": "Endpoints that receive alerts, and deliveries to them.",
 }

@@ -34,6 +34,12 @@ class Workspace(SettingsOverrides, LlmSettings):
         blank=True,
         help_text="The field of a user's metadata that staff see beside the id, such as name.",
     )
+    schema = models.JSONField(
+        "prescribed classes",
+        default=dict,
+        editable=False,
+        help_text="The classes that users' projects get: the source of a schema for each domain.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Privacy:

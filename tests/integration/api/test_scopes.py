@@ -24,6 +24,7 @@ MANAGING = {
     "post /v1/users/{user_id}/backtests",
     "post /v1/users/{user_id}/merge",
     "post /v1/users/{user_id}/outcomes/reopen",
+    "put /v1/schema",
 }
 # What a placeholder in a path is replaced by, if not "x".
 PARTS = {"seq": "1", "version": "1", "number": "1", "user_id": "ada"}

@@ -10,6 +10,7 @@ from userascode._sync.client import Client
 from userascode._sync.user import User
 from userascode.entries import correction, fact, message, record
 from userascode.errors import Problem, StillRunning, UserAsCodeError
+from userascode.prescribed import render_classes
 
 __all__ = [
     "AsyncClient",
@@ -23,4 +24,5 @@ __all__ = [
     "fact",
     "message",
     "record",
+    "render_classes",
 ]

@@ -214,6 +214,25 @@ def pull(here: _Session, user_id: str, file: Path) -> None:
 
 
 @main.group()
+def schema() -> None:
+    """The classes that a workspace prescribes for all users: a file DOMAIN.py for each domain."""
+
+
+@schema.command("push")
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@session
+def push_schema(here: _Session, files: tuple[Path, ...]) -> None:
+    """Prescribe the classes of these files, instead of those prescribed before."""
+    answer = here.client().schema.put({file.stem: file.read_text() for file in files})
+    here.show(answer, f"prescribed: {', '.join(sorted(answer.modules))}")
+
+
+@main.group()
 def constraints() -> None:
     """Read and write a user's constraints as files: NAME.py, and its tests test_NAME.py."""
 

@@ -1437,6 +1437,15 @@ class PausedConstraint(Model):
     resumed_because: str
 
 
+class PrescribedClasses(Model):
+    """The classes that a workspace prescribes."""
+
+    modules: dict[str, str]
+    """By domain, a module of Python with dataclasses and enums, as in the file
+    `domains/<domain>/schema.py` of a project. A class derives from `Record`, or is a part
+    of records. `{}` prescribes nothing."""
+
+
 class Problem(Model):
     """Problem details (RFC 9457): what is wrong, and how to fix it."""
 

@@ -13,6 +13,7 @@ from userascode._async.workspace import (
     AsyncBacktests,
     AsyncErasures,
     AsyncRuns,
+    AsyncSchema,
     AsyncUsers,
     AsyncWebhooks,
     AsyncWorkspaceConstraints,
@@ -45,6 +46,7 @@ class AsyncClient:
         self.constraints = AsyncWorkspaceConstraints(sender)
         self.erasures = AsyncErasures(sender)
         self.runs = AsyncRuns(sender)
+        self.schema = AsyncSchema(sender)
         self.users = AsyncUsers(sender)
         self.webhooks = AsyncWebhooks(sender)
 

@@ -31,6 +31,24 @@ class AsyncUsers:
         return await self._transport.fetch(write("POST", "users/", body), models.UserDetail)
 
 
+class AsyncSchema:
+    """The classes that the workspace prescribes for the projects of all users."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def get(self) -> models.PrescribedClasses:
+        """Return the modules, by domain."""
+        return await self._transport.fetch(read("schema/"), models.PrescribedClasses)
+
+    async def put(
+        self, modules: Mapping[str, str], *, if_match: str | None = None
+    ) -> models.PrescribedClasses:
+        """Prescribe the classes of these modules, by domain; `render_classes` writes one."""
+        request = write("PUT", "schema/", {"modules": modules}, if_match=if_match)
+        return await self._transport.fetch(request, models.PrescribedClasses)
+
+
 class AsyncWorkspaceConstraints:
     """Constraints for all users: written, backtested, approved and rolled out."""
 

@@ -16,6 +16,7 @@ from userascode._sync.workspace import (
     Backtests,
     Erasures,
     Runs,
+    Schema,
     Users,
     Webhooks,
     WorkspaceConstraints,
@@ -48,6 +49,7 @@ class Client:
         self.constraints = WorkspaceConstraints(sender)
         self.erasures = Erasures(sender)
         self.runs = Runs(sender)
+        self.schema = Schema(sender)
         self.users = Users(sender)
         self.webhooks = Webhooks(sender)
 

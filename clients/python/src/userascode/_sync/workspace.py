@@ -34,6 +34,24 @@ class Users:
         return self._transport.fetch(write("POST", "users/", body), models.UserDetail)
 
 
+class Schema:
+    """The classes that the workspace prescribes for the projects of all users."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self) -> models.PrescribedClasses:
+        """Return the modules, by domain."""
+        return self._transport.fetch(read("schema/"), models.PrescribedClasses)
+
+    def put(
+        self, modules: Mapping[str, str], *, if_match: str | None = None
+    ) -> models.PrescribedClasses:
+        """Prescribe the classes of these modules, by domain; `render_classes` writes one."""
+        request = write("PUT", "schema/", {"modules": modules}, if_match=if_match)
+        return self._transport.fetch(request, models.PrescribedClasses)
+
+
 class WorkspaceConstraints:
     """Constraints for all users: written, backtested, approved and rolled out."""
 
