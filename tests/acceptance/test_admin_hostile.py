@@ -54,7 +54,7 @@ User.objects.create_superuser("eve", "eve@example.org", {PASSWORD!r})
 pages = {{model.__name__: [list_url(model), page_url(row)] for model, row in rows.items()}}
 # Beside the lists and their rows there are pages of their own.
 user, version = (page_url(rows[model]) for model in (MemoryUser, Checkpoint))
-names = ("timeline/", "console/", "constraint/")
+names = ("timeline/", "day/", "console/", "constraint/")
 pages["of a user"] = [user.replace("change/", name) for name in names]
 pages["of a version"] = [version.replace("change/", "project/")]
 pages["of the server"] = ["/admin/", "/admin/memory/alarm/work/"]

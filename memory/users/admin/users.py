@@ -105,8 +105,8 @@ class MemoryUserAdmin(UserPages):
     list_filter = ["workspace", "created_at"]
     list_select_related = ["workspace", "head"]
     large_of_related = ["head__tree", "head__outline"]
-    search_fields = ["user_id", "=public_id"]
-    search_help_text = "Search by user id or public id."
+    search_fields = ["user_id", "=public_id", "metadata"]
+    search_help_text = "Search by user id, public id or metadata, such as a name."
     ordering = ["-created_at"]
     large = ["metadata"]  # for the name
     actions = ["work_on_it_now", "backtest_constraints", "pause", "resume", "erase"]

@@ -61,6 +61,15 @@ def test_search_finds_people_and_alerts_audited(admin_client: Client, rows: Rows
     }
 
 
+def test_people_are_found_by_their_names(
+    admin_client: Client, staff: Staff, user: MemoryUser
+) -> None:
+    MemoryUser.objects.filter(pk=user.pk).update(metadata={"name": "Júlia Zhang"})
+
+    assert len(found(admin_client, "júlia zhang")["Users"]) == 1
+    assert found(staff("view_memoryuser"), "júlia zhang") == {}
+
+
 def test_search_names_lists_it_leaves_out(staff: Staff, prescribed: RecordLocation) -> None:
     client = staff("view_memoryuser", "view_logentry", "view_recordlocation")
 
