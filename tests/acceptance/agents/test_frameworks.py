@@ -180,10 +180,10 @@ def test_the_example_shows_what_the_table_says(
     assert all(observed.values()), (observed, second, request.text)
 
 
-def run_script(name: str, framework: str, system: System, key: str) -> dict[str, Any]:
-    """Return what a script beside this file prints, with the packages of a framework."""
+def run_script(name: str, python: Path, system: System, key: str) -> dict[str, Any]:
+    """Return what a script beside this file prints."""
     ended = subprocess.run(
-        [FRAMEWORKS[framework].python(), Path(__file__).with_name(f"{name}.py")],
+        [python, Path(__file__).with_name(f"{name}.py")],
         env={"UAC_URL": system.base_url, "UAC_KEY": key, **environment()},
         capture_output=True,
         text=True,
@@ -195,7 +195,7 @@ def run_script(name: str, framework: str, system: System, key: str) -> dict[str,
 
 
 def test_items_of_langgraph_are_read_as_they_were_put(system: System, key: str) -> None:
-    shown = run_script("langgraph_items", "langgraph", system, key)
+    shown = run_script("langgraph_items", FRAMEWORKS["langgraph"].python(), system, key)
 
     # Whatever the types of the fields became, also when another put took fields away
     assert shown["values"] == [{"food": "pizza", "since": "2026-05-31"}, {"food": "tea"}, None]
@@ -211,7 +211,7 @@ def test_items_of_langgraph_are_read_as_they_were_put(system: System, key: str) 
 
 
 def test_sessions_of_adk_are_remembered_once(system: System, key: str) -> None:
-    shown = run_script("adk_sessions", "google_adk", system, key)
+    shown = run_script("adk_sessions", FRAMEWORKS["google_adk"].python(), system, key)
 
     assert shown == {"author": "user", "text": "My dentist is Dr. Brown."}
     entries = Client(system.base_url, key).user("alan").entries.list()
@@ -231,7 +231,7 @@ def test_files_of_claude_are_changes_that_the_gate_judges(system: System, key: s
         record("work", "Task", "a", name="report", days=3), "It is the annual report.", wait=60
     )
 
-    shown = run_script("claude_files", "claude", system, key)
+    shown = run_script("claude_files", FRAMEWORKS["claude"].python(), system, key)
 
     assert "/memories/domains/work/state.py" in shown["folder"]
     assert 'Task(key="a", name="report", days=3, sources=(1,))' in shown["state"]
@@ -245,6 +245,14 @@ def test_files_of_claude_are_changes_that_the_gate_judges(system: System, key: s
     # Files that are not code are kept as they were written
     assert shown["read"].endswith("     1\tAda likes coffee.\n     2\tAnd rice.")
     assert grace.query("len(memory.files)").value == 0
+
+
+def test_mem0s_package_for_llama_index_works_with_our_address(system: System, key: str) -> None:
+    python = python_with(["llama-index-memory-mem0>=2.1,<3", "mem0ai>=2.2,<3"])
+
+    shown = run_script("mem0_llama_index", python, system, key)
+
+    assert "I like green tea." in shown["prompt"]
 
 
 def test_streams_of_the_ai_sdk_are_remembered(tmp_path: Path) -> None:
