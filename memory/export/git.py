@@ -7,13 +7,12 @@ walk.
 """
 
 import datetime
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import QuerySet
-from dulwich.objects import Commit, ObjectID
+from dulwich.objects import Commit, ObjectID, Tree
 from dulwich.pack import REF_DELTA, UnpackedObject
 
 from memory.export.deltas import delta
@@ -150,24 +149,14 @@ class Folder:
     def write(self, into: dict[str, bytes]) -> str:
         """Add a tree for each directory changed since the last call; return this directory's id."""
         if self._id is None:
-            entries = [(name.encode(), b"100644", id_) for name, id_ in self._files.items()]
-            # Git sorts directories as if their names ended in a slash.
-            entries += [
-                (name.encode() + b"/", b"40000", folder.write(into))
-                for name, folder in self._folders.items()
-            ]
-            content = b"".join(
-                mode + b" " + name.rstrip(b"/") + b"\0" + bytes.fromhex(id_)
-                for name, mode, id_ in sorted(entries)
-            )
-            self._id = _id(b"tree", content)
-            into[self._id] = content
+            tree = Tree()
+            for name, id_ in self._files.items():
+                tree.add(name.encode(), 0o100644, ObjectID(id_.encode()))
+            for name, folder in self._folders.items():
+                tree.add(name.encode(), 0o40000, ObjectID(folder.write(into).encode()))
+            self._id = tree.id.decode()
+            into[self._id] = tree.as_raw_string()
         return self._id
-
-
-def _id(kind: bytes, content: bytes) -> str:
-    head = kind + b" %d\0" % len(content)
-    return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()
 
 
 def _folders(
