@@ -16,7 +16,7 @@ from memory.constraints.api import (
 )
 from memory.export.api import export
 from memory.integrations.api import imports, merging
-from memory.kernel.http import document, unknown
+from memory.kernel.http import reference, unknown
 from memory.kernel.models.users import USER_ID_IN_PATH
 from memory.llm.api import reopening
 from memory.privacy.api import erasures, redactions
@@ -69,7 +69,7 @@ ENDPOINTS = [
     path("constraint-precision/", paused.Precisions.as_view(), name="constraint-precision"),
     path("erasures/<uuid:erasure_id>/", erasures.OneErasure.as_view(), name="erasure"),
     path("events/", events.Events.as_view(), name="events"),
-    path("openapi.json", document.Document.as_view(), name="openapi"),
+    path("openapi.json", reference.Document.as_view(), name="openapi"),
     path("schema/", schema.WorkspaceSchema.as_view(), name="schema"),
     path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
     path(f"{USER}redactions/<int:seq>/", redactions.OneRedaction.as_view(), name="redaction"),

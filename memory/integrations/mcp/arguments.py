@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from memory.kernel.http.serializers import is_empty
+
 Schema: TypeAlias = dict[str, Any]
 
 # The JSON types of values, as JSON Schema calls them.
@@ -72,7 +74,7 @@ def read(value: Any, schema: Schema) -> Any:
         value = _parse(value, types)
     if isinstance(value, float) and value.is_integer() and types == ["integer"]:
         return int(value)
-    if types == ["array"] and not _is_empty(value):
+    if types == ["array"] and not is_empty(value):
         values = value if isinstance(value, list) else [value]
         return [read(one, schema.get("items", {})) for one in values]
     if isinstance(value, dict) and "properties" in schema:
@@ -90,7 +92,7 @@ def _read_properties(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
         told = read(one, of_property)
         # A text that stands for nothing, such as "null", is nothing, too, but not where any JSON is
         # meant, as for a field's default.
-        is_nothing = _is_empty(told if _types_of(of_property) else one)
+        is_nothing = is_empty(told if _types_of(of_property) else one)
         if name in schema["required"] or not is_nothing:
             found[name] = told
     return found
@@ -121,7 +123,3 @@ def _parse(text: str, types: list[str]) -> Any:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str | list | dict) and not value)

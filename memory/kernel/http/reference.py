@@ -5,14 +5,19 @@ The page has no scripts and needs no other server, so it works wherever this ser
 
 import functools
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiJsonRenderer
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularJSONAPIView
+from rest_framework.request import Request
 
-from memory.kernel.http.document import made
 from memory.kernel.http.openapi import operations
 
 MAX_DEPTH = 4
@@ -117,3 +122,25 @@ def _type(schema: Mapping[str, Any]) -> str:
         return ", ".join(str(one) for one in schema["enum"] if one not in ("", None))
     kind = schema.get("type", "any JSON" if "$ref" not in schema else "object")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+_lock = threading.Lock()
+
+
+class Document(SpectacularJSONAPIView):
+    """The OpenAPI document, as JSON."""
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Return the document."""
+        with _lock:  # make sure that only one thread builds the document
+            document = made()
+        return HttpResponse(document, content_type=OpenApiJsonRenderer.media_type)
+
+
+@functools.cache
+def made() -> bytes:
+    """Return the document as JSON, cached after the first call."""
+    document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    rendered: bytes = OpenApiJsonRenderer().render(document, renderer_context={})
+    return rendered

@@ -12,8 +12,8 @@ from drf_spectacular.validation import validate_schema
 from rest_framework.test import APIClient
 
 from memory import urls
-from memory.kernel.http.document import made
 from memory.kernel.http.openapi import operations
+from memory.kernel.http.reference import made
 
 
 def generated() -> dict[str, Any]:
