@@ -36,7 +36,7 @@ from memory.kernel.work import hints, hosts
 from memory.kernel.workspaces import create_key
 from memory.privacy import redaction, retention
 from memory.recall import retrieval
-from memory.versions import run_quota, runs
+from memory.versions import runs
 from memory.versions.models.runs import Run, RunStatus
 from tests.properties import examples
 from tests.quarantine import QUARANTINED
@@ -302,7 +302,7 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
         (hosts, "_believed_until", 0.0),
         (quotas, "_count_own_at", {}),
         (quotas, "_believed", {}),
-        (run_quota, "_requested", {}),
+        (runs, "_requested", {}),
         (retention, "_quiet_until", {}),
         # A test need not close the downloads that it is sent.
         (slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 1000)),

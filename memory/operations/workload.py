@@ -10,7 +10,7 @@ from memory.kernel.admission.quotas import MAX_QUOTA, MIB
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace, WorkspaceUse
 from memory.versions.models.runs import Run, RunStatus
-from memory.versions.run_quota import count_requested
+from memory.versions.runs import count_requested
 
 
 def waiting() -> Iterator[tuple[str, str, int]]:

@@ -20,7 +20,7 @@ from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
-from memory.versions import run_quota
+from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.conftest import finish_work
 from tests.integration.admin.conftest import act, page_url, shown, text_of
@@ -360,10 +360,10 @@ def test_queries_count_under_the_workspace_limit(
     admin_client: Client, trips: MemoryUser, workspace: Workspace
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(max_waiting_runs=1)
-    run_quota._requested.clear()
+    runs._requested.clear()
 
     assert admin_client.post(console(trips), {"code": "1"}).status_code == 302
-    run_quota._requested.clear()
+    runs._requested.clear()
     refused = admin_client.post(console(trips), {"code": "2"})
 
     assert refused.status_code == 400

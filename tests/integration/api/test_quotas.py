@@ -19,7 +19,7 @@ from memory.log import entry_log
 from memory.log.models.entries import EntryKind
 from memory.operations import workload
 from memory.privacy import redaction, user_erasure
-from memory.versions import run_quota
+from memory.versions import runs
 from memory.versions.models.runs import Run, RunStatus, RunTrigger
 from tests.factories import make_checkpoint, make_run
 
@@ -197,7 +197,7 @@ def test_runs_that_wait_are_bounded(api: APIClient, user: MemoryUser, workspace:
 
     assert codes == [202, 202]
     assert (refused.status_code, refused.json()["limit"]) == (429, "max_waiting_runs")
-    assert int(refused["Retry-After"]) == run_quota.RUNS_WAIT
+    assert int(refused["Retry-After"]) == runs.RUNS_WAIT
     assert later.status_code == 202
 
 
