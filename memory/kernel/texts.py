@@ -88,6 +88,12 @@ def parse_valid(source: str) -> ast.Module | None:
         return None
 
 
+def docstring_of(module: ast.Module) -> str:
+    """Return the docstring of a constraint's `check` or, failing that, of its module."""
+    checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
+    return next(filter(None, map(ast.get_docstring, [*checks, module])), "")
+
+
 def parse_expression(source: str) -> ast.Expression:
     """Parse an expression, rejecting the same code as `parse_python`."""
     _refuse_unparsed(source, "<unknown>")

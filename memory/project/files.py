@@ -27,6 +27,7 @@ from memory.project.literals import same
 from memory.project.loading import load, load_domain
 from memory.project.model import Project
 from memory.project.outline import REQUIRED, Class, Domain, Enumeration, Outline
+from memory.project.parse import imported_names
 from memory.project.paths import constraint_files, constraint_path, constraint_tests_path
 from memory.project.schema_edits import check_new_holder
 from memory.project.types import format_type, parse_type
@@ -93,23 +94,9 @@ def is_old_constraint(source: str) -> bool:
     if tree is None:
         return False
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    return bool(functions & {"check", "check_constraints"}) and not _imports_uac(tree)
-
-
-def _imports_uac(tree: ast.Module) -> bool:
-    """Return whether a module imports `uac`, the library that current projects use."""
-    modules = {
-        name.partition(".")[0]
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    return "uac" in modules
+    return bool(functions & {"check", "check_constraints"}) and not any(
+        name.partition(".")[0] == "uac" for name in imported_names(tree)
+    )
 
 
 def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[Edit]:

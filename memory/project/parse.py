@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from memory.kernel.texts import parse_expression, parse_python
+from memory.kernel.texts import docstring_of, parse_expression, parse_python
 from memory.project.conform import normal_fields
 from memory.project.errors import EditError, ProjectError
 from memory.project.literals import LiteralError, call_fields, string_literal, value_from_node
@@ -124,14 +124,18 @@ def find_sources(source: str, collection: str, key: str | None) -> tuple[int, ..
 
 def documentation(source: str) -> str:
     """Return the first docstring line of a constraint's `check` or, failing that, of its module."""
-    module = parse_python(source)
-    checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
-    documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
-    for node in documented:
-        text = ast.get_docstring(node)
-        if text:
-            return text.strip().partition("\n")[0]
-    return ""
+    return docstring_of(parse_python(source)).strip().partition("\n")[0]
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """Return the full names of the modules, and of what they contain, that a module imports."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def uses_of_name(source: str, name: str) -> Iterator[int]:

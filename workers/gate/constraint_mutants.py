@@ -6,12 +6,12 @@ reach each of the constraint's alerts, and those in `boundary_mutants` whether t
 days on which the constraint starts and stops firing.
 """
 
-import ast
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memory.kernel.texts import parse_valid
+from memory.project.parse import imported_names
 from memory.project.paths import constraint_path, constraint_tests_path
 from workers.findings import Finding, Verdict
 from workers.gate.alert_mutants import UnreachedAlert, alert_mutants
@@ -176,17 +176,7 @@ def _imports(tests: str, module: str) -> bool:
     tree = parse_valid(tests)
     if tree is None:
         return True  # assume so if the tests can't be parsed here
-    package, _, name = module.rpartition(".")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            if module in (alias.name for alias in node.names):
-                return True
-        elif isinstance(node, ast.ImportFrom) and (
-            node.module == module
-            or (node.module == package and name in (alias.name for alias in node.names))
-        ):
-            return True
-    return False
+    return module in imported_names(tree)
 
 
 def _unnoticed_parts(

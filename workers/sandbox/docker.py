@@ -107,15 +107,6 @@ def image_digest() -> str:
         return _digest_of(_image())
 
 
-def probe() -> str:
-    """See `Runner.probe`."""
-    try:
-        start().close()
-    except SandboxError as error:
-        return error.message
-    return ""
-
-
 def problem() -> str:
     """Return why the engine cannot be used at the moment; "" if it responds in time."""
     try:

@@ -53,9 +53,6 @@ class Runner(Protocol):
     def problem(self) -> str:
         """Return why no sandbox can start at the moment, at little cost; "" if none is known."""
 
-    def probe(self) -> str:
-        """Start a sandbox, and return why that fails; "" if it succeeds."""
-
     def reap(self) -> int:
         """Remove sandboxes left behind by killed workers; return the number of sandboxes removed.
 

@@ -105,15 +105,6 @@ def problem() -> str:
     return ""
 
 
-def probe() -> str:
-    """See `Runner.probe`."""
-    try:
-        start().close()
-    except SandboxError as error:
-        return error.message
-    return ""
-
-
 def reap() -> int:
     """Do nothing: a process-based sandbox exits with the worker that opened it."""
     return 0

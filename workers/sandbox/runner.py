@@ -106,11 +106,12 @@ def _found_runner() -> str:
 
     Choosing it only once means that an engine that fails later does not weaken the isolation.
     """
-    reason = load_runner("docker").probe()
-    if not reason:
-        return "docker"
-    logger.warning("process_runner_for_lack_of_docker", reason=reason)
-    return "process"
+    try:
+        load_runner("docker").start().close()
+    except SandboxError as error:
+        logger.warning("process_runner_for_lack_of_docker", reason=error.message)
+        return "process"
+    return "docker"
 
 
 _pools: dict[str, Pool] = {}

@@ -10,10 +10,10 @@ from django.utils.safestring import SafeString
 from memory.alerts.models.alerts import Alert, AlertKind
 from memory.kernel.admin.display import folded, inline, lines, record_name, source
 from memory.kernel.admin.links import link, page_url
-from memory.kernel.admin.source import block, docstring_of, statements_that_say
+from memory.kernel.admin.source import block, statements_that_say
 from memory.kernel.admin.values import in_words
 from memory.kernel.hooks import later
-from memory.kernel.texts import REDACTED
+from memory.kernel.texts import REDACTED, docstring_of, parse_valid
 from memory.log.admin.links import show_entries
 from memory.project.values import RecordId
 from memory.versions.checkpoints import Redacted, read_files
@@ -95,7 +95,9 @@ def show_constraint(alert: Alert) -> SafeString | str:
 
 def _rule(alert: Alert, text: str) -> SafeString:
     """Show what the rule says, and its source, folded, with the lines that raised the alert."""
-    return format_html("<p>{}</p>{}", inline(docstring_of(text)), _code(alert, text))
+    module = parse_valid(text)
+    demand = docstring_of(module) if module else ""
+    return format_html("<p>{}</p>{}", inline(demand), _code(alert, text))
 
 
 def _code(alert: Alert, text: str) -> SafeString:

@@ -160,21 +160,6 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
     return [range(first, last + 1) for first, last in sorted(found)]
 
 
-def docstring_of(text: str) -> str:
-    """Return what the constraint's `check` says that it demands, or else its module, or ""."""
-    module = parse_valid(text[:MAX_SOURCE])
-    if module is None:
-        return ""
-    checks = [
-        one for one in module.body if isinstance(one, ast.FunctionDef) and one.name == "check"
-    ]
-    documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
-    for node in documented:
-        if told := ast.get_docstring(node):
-            return told
-    return ""
-
-
 def _may_say(words: ast.expr, message: str) -> bool:
     """Return whether an expression can produce this message, judging by its constant parts."""
     place = 0
