@@ -92,11 +92,10 @@ def key(system: System) -> str:
     return key_of(system, "agents")
 
 
-@pytest.fixture
-def program(name: str, tmp_path: Path) -> list[Path]:
-    """The example of a framework."""
+def program_of(name: str, folder: Path) -> list[Path]:
+    """Return the example of a framework; what has to be compiled is in the folder."""
     if name == AI_SDK:
-        return [NODE, compile_ai_sdk(tmp_path) / "examples" / "chat.js"]
+        return [NODE, compile_ai_sdk(folder) / "examples" / "chat.js"]
     return [FRAMEWORKS[name].python(), EXAMPLES / f"{name}_agent.py"]
 
 
@@ -138,8 +137,9 @@ def row_of(title: str) -> list[str]:
 
 @pytest.mark.parametrize("name", TITLES)
 def test_the_example_shows_what_the_table_says(
-    name: str, program: list[Path], system: System, key: str, model: LlmServer
+    name: str, tmp_path: Path, system: System, key: str, model: LlmServer
 ) -> None:
+    program = program_of(name, tmp_path)
     # Given a user with an open alert, of which a first conversation says nothing
     user_id = f"agent:{name}"
     client = Client(system.base_url, key)
