@@ -91,7 +91,8 @@ def parse_valid(source: str) -> ast.Module | None:
 def docstring_of(module: ast.Module) -> str:
     """Return the docstring of a constraint's `check` or, failing that, of its module."""
     checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
-    return next(filter(None, map(ast.get_docstring, [*checks, module])), "")
+    documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
+    return next((text for node in documented if (text := ast.get_docstring(node))), "")
 
 
 def parse_expression(source: str) -> ast.Expression:
