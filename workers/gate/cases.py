@@ -3,11 +3,11 @@
 import datetime
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol
 
 from django.utils import timezone
 
@@ -41,6 +41,21 @@ class Profile(StrEnum):
     IMPORT = "imported projects"
     REDACTION = "projects without redacted content"
     WORKSPACE = "workspace constraints"
+
+
+class Case(Protocol):
+    """What the judge itself has to know about a case."""
+
+    @property
+    def profile(self) -> Profile:
+        """Which checks apply."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict so far."""
+
+    def loaded(self) -> AbstractContextManager[None]:
+        """Load the case into sandboxes for the duration of the context."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +207,3 @@ class WorkspaceCase:
             for one in self.sandboxes:
                 one.load(bytecode=verdict.bytecode)
             yield
-
-
-Case: TypeAlias = ProjectCase | WorkspaceCase
