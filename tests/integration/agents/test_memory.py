@@ -44,7 +44,7 @@ class Worker(httpx.BaseTransport):
         answer = self.server.generic(
             request.method,
             request.url.copy_remove_param("wait").raw_path.decode(),
-            request.read(),
+            request.read().decode(),
             content_type=request.headers.get("Content-Type", "application/json"),
             headers=dict(request.headers),
         )
@@ -118,7 +118,7 @@ def test_alerts_forecasts_and_what_was_said_are_in_the_turn(
         record("work", "Bill", "b", name="power", cost=3, due=soon.isoformat()),
         HELLO.text,
     )
-    memory.user.constraints.put("unpaid", **UNPAID)
+    memory.user.constraints.put("unpaid", source=UNPAID["source"], tests=UNPAID["tests"])
     # When the agent is asked for something else
     text = memory.brief([NOTED, WHO])
     # Then the model knows all of them, by one reading for all its calls in the turn
@@ -134,7 +134,7 @@ def test_alerts_forecasts_and_what_was_said_are_in_the_turn(
 def test_tools_answer_and_say_what_is_wrong(memory: Memory, client: Client) -> None:
     client.users.create("ada")
     memory.user.add(record("work", "Bill", "a", name="rent", due="2026-01-02", cost=3))
-    memory.user.constraints.put("unpaid", **UNPAID)
+    memory.user.constraints.put("unpaid", source=UNPAID["source"], tests=UNPAID["tests"])
     remember, recall, compute, alerts = memory.tools
 
     assert remember("Ada likes tea.") == remember("Ada likes tea.") == "Remembered as entry 2."

@@ -66,7 +66,7 @@ def entry(
         made["occurred_at"] = moment
     made |= {name: str(value)[:200] for name, value in fields.items() if value}
     key = hashlib.sha256(json.dumps([*identity, made]).encode()).hexdigest()[:40]
-    result: NewTextEntry = {**made, "idempotency_key": f"import:{source}:{key}"}
+    result: NewTextEntry = made | {"idempotency_key": f"import:{source}:{key}"}
     return result
 
 
@@ -83,10 +83,10 @@ def _moment(at: Any) -> str | None:
 def read_chatgpt(conversation: Json) -> Iterator[Item]:
     """Read a conversation of a ChatGPT account: the branch that was open last."""
     nodes: Json = conversation["mapping"]
-    current, branch = conversation.get("current_node"), list[str]()
+    current, branch = str(conversation["current_node"]), list[str]()
     while current in nodes and current not in branch:
         branch.append(current)
-        current = nodes[current].get("parent")
+        current = str(nodes[current].get("parent"))
     session = conversation.get("conversation_id") or conversation.get("id")
     for name in reversed(branch):
         if message := nodes[name].get("message"):
@@ -271,11 +271,10 @@ def read_store_item(item: Json) -> Iterator[Item]:
     """Read an item of a store of LangGraph, such as those of LangMem."""
     content = item["value"].get("content", item["value"])
     text = content.get("content") if isinstance(content, Mapping) else content
-    is_text = isinstance(text, str)
     identity = [*item["namespace"], item["key"]]
     yield entry(
         "fact",
-        text if is_text else json.dumps(content, ensure_ascii=False),
+        text if isinstance(text, str) else json.dumps(content, ensure_ascii=False),
         "langmem",
         identity,
         item.get("updated_at") or item.get("created_at"),

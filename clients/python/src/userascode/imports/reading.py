@@ -38,8 +38,8 @@ def values_of(path: Path) -> Iterator[Value]:
                 if not _is_json(name):
                     yield Value(name, None)
                     continue
-                with archive.open(name) as file:
-                    yield from _values(TextIOWrapper(file, "utf-8-sig"), name)
+                with archive.open(name) as member:
+                    yield from _values(TextIOWrapper(member, "utf-8-sig"), name)
     else:
         yield from _values_of_file(path, path.name)
 
