@@ -42,11 +42,12 @@ def main() -> None:
     asked = parser(
         __doc__, entries=(2_000, 300), questions=(200, 5), languages=(None, 2)
     ).parse_args()
+    figures = costs(asked.entries, asked.questions)  # configures this process as well
     report(
         "languages",
         settings={"entries": asked.entries, "questions": asked.questions},
         rows=list(rows_of(asked.languages)),
-        figures=costs(asked.entries, asked.questions),
+        figures=figures,
         path=asked.json,
     )
 
