@@ -5,7 +5,7 @@ their true fact and refuse their false one, and how many of the questions about 
 of `tests/paraphrases.txt` find, among the first five, the entry that answers them without a word in
 common: in the same language, and where the question is in English or the entry is.
 
-Then two users of one server have 2,000 entries each: those people's, repeated with a number in
+Then two users of one server have 2,000 messages each: those people's, repeated with a number in
 each. The first speaks English, the second the other languages. For each, the worker's time to index
 the log, the times of searches over HTTP, one at a time, and the memory (PSS) of the web server and
 the worker afterwards. So the second user's figures of memory include the first user's model.
@@ -13,7 +13,7 @@ the worker afterwards. So the second user's figures of memory include the first 
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.footprint import memory_of
@@ -76,7 +76,7 @@ def cost_of(client: Client, name: str, entries: int, number: int) -> dict[str, A
         for one in read_people(TEXT.read_text())
         if (one.language == "en") == (name == "english")
     ]
-    texts = [text for person in people for text in texts_of(person.entries)]
+    texts = [entry.content for person in people for entry in person.entries if entry.content]
     questions = [question for person in people for question in person.questions]
     expect(201, client.post("users/", {"user_id": name}))
     log = [
@@ -90,13 +90,6 @@ def cost_of(client: Client, name: str, entries: int, number: int) -> dict[str, A
     seconds = [search(client, name, question) for question in questions[:number]]
     indexed = index_figures(name, questions[0])["indexed_per_second"]
     return {**percentiles(seconds), "indexed_per_second": indexed}
-
-
-def texts_of(entries: Sequence[Any]) -> Iterator[str]:
-    """Yield what the entries say; of records, the values of their fields."""
-    for entry in entries:
-        data = (entry.data or {}).get("data", {})
-        yield entry.content or ", ".join(map(str, data.values()))
 
 
 def search(client: Client, user_id: str, question: str) -> float:
