@@ -100,7 +100,8 @@ def language_of(text: str) -> str:
     text = text[:MAX_SAMPLE]
     if not text.isascii() and (letter := _OTHER_SCRIPT.search(text)):
         return next((found for pattern, found in _SCRIPTS if pattern.search(text)), letter[0])
-    words = text.lower().translate(_SPACES).split()
+    # A word that is repeated tells no more: a record names its class twice, such as Cat or Van.
+    words = dict.fromkeys(text.lower().translate(_SPACES).split())
     languages, english_words = _languages_of_words()
     if languages.keys().isdisjoint(words):
         return "en"

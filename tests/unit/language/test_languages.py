@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.language.detection import languages_of
+from memory.language.detection import languages_of, may_be_english
 from memory.language.lexicon import lexicon_of
 from memory.language.translation import in_english, restated
 from memory.project.values import Value
@@ -78,6 +78,11 @@ def test_english_is_read_without_other_languages() -> None:
     assert languages_of("I fly to Rome on the first Friday of next month.") == ("en",)
     assert not list(in_english("I fly to Rome on the first Friday of next month."))
     assert not list(in_english("12 / 24"))
+
+
+def test_a_class_named_like_a_function_word_tells_no_other_language() -> None:
+    for record in ("Cat pets Cat: name: Pipoca", "Van vehicle Van: fuel: diesel", "Son family Son"):
+        assert may_be_english(record)
 
 
 @given(
