@@ -40,7 +40,7 @@ PROCESSES = {"web": "web", "default-1": "worker"}
 def main() -> None:
     """Run the benchmark and report the results."""
     asked = parser(
-        __doc__, entries=(2_000, 300), questions=(200, 5), languages=(None, 2)
+        __doc__, entries=(2_000, 1_000), questions=(200, 5), languages=(None, 2)
     ).parse_args()
     figures = costs(asked.entries, asked.questions)  # configures this process as well
     report(
