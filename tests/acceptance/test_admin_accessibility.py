@@ -55,7 +55,9 @@ def pages(page: Page) -> Iterator[str]:
 def first_row(page: Page, model: str, query: str = "") -> str:
     """Return the address of the page of a list's first row."""
     page.goto(f"/admin/memory/{model}/{query}")
-    found = page.eval_on_selector_all("#result_list a", "all => all.map(a => a.pathname)")
+    found: list[str] = page.eval_on_selector_all(
+        "#result_list a", "all => all.map(a => a.pathname)"
+    )
     return next(one for one in found if re.search(rf"/{model}/[^/]+/change/$", one))
 
 
@@ -84,7 +86,7 @@ def test_no_page_has_serious_violations_in_either_theme(
     for address in addresses:
         page.goto(address)
         for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             page.wait_for_timeout(100)
             found += [f"{scheme}: {one}" for one in violations(page)]
 
