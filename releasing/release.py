@@ -24,7 +24,11 @@ from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
-LOCK = ROOT / "requirements-server.lock"
+# The images of the Dockerfile, each by its stage and with what is installed in it.
+IMAGES = {
+    "uac-server": ("server", ["requirements-server.lock"]),
+    "userascode": ("userascode", ["requirements-server.lock", "requirements-demo.lock"]),
+}
 # Build arguments that replace the Dockerfile's sources of the base image and of pip's packages.
 ARGUMENTS = ("BASE", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -69,13 +73,12 @@ def problems(
     return found
 
 
-def _server_image(version: str) -> str:
-    name = f"uac-server:{version}"
+def _build_image(name: str, target: str, version: str) -> None:
     given = {one: os.environ[one] for one in ARGUMENTS if one in os.environ}
     given |= {"VERSION": version, "REVISION": git("rev-parse", "HEAD")}
     arguments = [f"--build-arg={key}={value}" for key, value in given.items()]
-    subprocess.run(["docker", "build", "--tag", name, *arguments, str(ROOT)], check=True)
-    return name
+    command = ["docker", "build", "--target", target, "--tag", name, *arguments, str(ROOT)]
+    subprocess.run(command, check=True)
 
 
 def _save(image: str, path: Path) -> None:
@@ -118,13 +121,17 @@ def make(version: str) -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     build_packages(DIST)
-    server = _server_image(version)
+    locks: dict[str, list[str]] = {}
+    for name, (target, files) in IMAGES.items():
+        _build_image(f"{name}:{version}", target, version)
+        locks[f"{name}:{version}"] = files
     sandbox = ensure_image(say=print)
     typecheck = ensure_typecheck_image(sandbox, say=print)
-    for image in (server, sandbox, typecheck):
+    for image in (*locks, sandbox, typecheck):
         parts = parts_of(image)
-        if image == server and (found := strangers(parts, locked(LOCK.read_text()))):
-            raise SystemExit(f"{image} has packages that {LOCK.name} lacks: {', '.join(found)}")
+        known = {one for file in locks.get(image, ()) for one in locked((ROOT / file).read_text())}
+        if image in locks and (found := strangers(parts, known)):
+            raise SystemExit(f"{image} has packages that no lock file has: {', '.join(found)}")
         name = image.replace(":", "-")
         (DIST / f"{name}.cdx.json").write_text(bill(image, version, parts))
         print(f"{image}: {len(parts.python)} Python packages, {len(parts.debian)} Debian packages")

@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--exit", action="store_true", help="stop after the checks; the exit status is the result"
     )
     parser.add_argument("--port", type=int, default=8000, help="first port to try (default 8000)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at")
     parser.add_argument("--data", type=Path, default=Path(".demo"), help="data folder")
     options = parser.parse_args(arguments)
     screen = Screen()
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _language_model(screen) as model,
             running_system(
                 options.data,
+                web_host=options.host,
                 web_port=options.port,
                 mcp=True,
                 llm_workers=1,

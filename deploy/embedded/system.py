@@ -137,6 +137,7 @@ def running_system(
     data_folder: Path | None = None,
     *,
     web: bool = True,
+    web_host: str = "127.0.0.1",
     web_port: int = 0,
     mcp: bool = False,
     sandbox_workers: int = 1,
@@ -150,13 +151,13 @@ def running_system(
     """Run an entire server until the context ends; then stop its processes in reverse order.
 
     If `data_folder` is None, the data is deleted afterwards. `web_port` is the first port to try
-    (0: any); if `mcp` is set, the process for agents takes a later port. `environment` adds or
-    replaces variables for all processes, `environment_of` for individual processes, keyed by
-    process name. UAC_METRICS_PORT is the first worker's port; the other processes use the ports
-    after it. `report` is called at each stage. Within the context, SIGTERM and SIGHUP raise
-    SystemExit unless they already have another handler. Raises AlreadyRunning if another supervisor
-    is using the directory, and ProcessFailed, with the end of the process's log, if one doesn't
-    become ready.
+    (0: any), at the address `web_host`; if `mcp` is set, the process for agents takes a later port.
+    `environment` adds or replaces variables for all processes, `environment_of` for individual
+    processes, keyed by process name. UAC_METRICS_PORT is the first worker's port; the other
+    processes use the ports after it. `report` is called at each stage. Within the context, SIGTERM
+    and SIGHUP raise SystemExit unless they already have another handler. Raises AlreadyRunning if
+    another supervisor is using the directory, and ProcessFailed, with the end of the process's log,
+    if one doesn't become ready.
     """
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
@@ -194,8 +195,10 @@ def running_system(
         system.prepare()
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
         commands = {
-            **({"web": _granian("wsgi", port, "--blocking-threads", "16")} if web else {}),
-            **({"mcp": _granian("asgi", mcp_port)} if mcp else {}),
+            **(
+                {"web": _granian("wsgi", web_host, port, "--blocking-threads", "16")} if web else {}
+            ),
+            **({"mcp": _granian("asgi", web_host, mcp_port)} if mcp else {}),
             **_worker_commands(sandbox_workers, llm_workers, default_workers),
             **_beat_commands(beats, services.data_folder),
         }
@@ -258,11 +261,11 @@ def _make_processes(
     }
 
 
-def _granian(interface: str, port: int, *options: str) -> list[str]:
+def _granian(interface: str, host: str, port: int, *options: str) -> list[str]:
     return [
         "granian",
         *("--interface", interface),
-        *("--host", "127.0.0.1"),
+        *("--host", host),
         *("--port", str(port)),
         *("--workers", "1"),
         *("--workers-kill-timeout", "10"),

@@ -51,13 +51,15 @@ def stand_ins() -> Mapping[str, str]:
     }
 
 
-def server_image(base: str, *, tag: str, folder: Path = _CHECKOUT, **arguments: str) -> str:
-    """Build the server's image from a checkout, as an operator does; return its name."""
+def server_image(
+    base: str, *, tag: str, folder: Path = _CHECKOUT, target: str = "server", **arguments: str
+) -> str:
+    """Build one of the server's images from a checkout, as an operator does; return its name."""
     given = {"BASE": base, **{name: os.environ[name] for name in _PIP if name in os.environ}}
     if _CERTIFICATES.exists():
         given["PIP_CERT"] = str(_CERTIFICATES)
     options = [f"--build-arg={name}={value}" for name, value in {**given, **arguments}.items()]
-    _run("docker", "build", "--quiet", f"--tag={tag}", *options, str(folder))
+    _run("docker", "build", "--quiet", f"--target={target}", f"--tag={tag}", *options, str(folder))
     return tag
 
 
