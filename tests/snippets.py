@@ -70,10 +70,10 @@ def wait_longer(text: str) -> str:
     return text.replace("wait=30", "wait=50")
 
 
-def pasted(text: str, environment: Mapping[str, str]) -> list[Step]:
+def pasted(text: str, environment: Mapping[str, str], python: str = sys.executable) -> list[Step]:
     """Paste a text into Python's prompt, line by line; return each statement with its answer."""
     ran = subprocess.run(
-        [sys.executable, "-X", "utf8", "-u", "-q", "-i", "-c", PROMPTS],
+        [python, "-X", "utf8", "-u", "-q", "-i", "-c", PROMPTS],
         env={**os.environ, **environment},
         input=f"{text}\n",
         stdout=subprocess.PIPE,

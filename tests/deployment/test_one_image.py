@@ -12,7 +12,7 @@ from deploy.embedded.process import free_port
 from tests.deployment.conftest import health, run
 from tests.docker_engine import skip_or_fail
 from tests.images import NotMade, server_image, stand_ins
-from tests.waiting import eventually, scaled
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
