@@ -59,7 +59,7 @@ PERSON = re.compile(r"([A-Z][a-z]+) ((\w+) .+)", re.DOTALL)
 DAY = re.compile(rf"\bon ({'|'.join(MONTHS)}) (\d{{1,2}}), (\d{{4}})\b")
 # The question whether an edit adds a record that exists; the rules always add another one. Some
 # protocols quote a refusal as JSON.
-IS_THIS = re.compile(r'if not, \{\\?"(\d+)\\?": \{\\?"same_as\\?": null\}\}')
+IS_THIS = re.compile(r'if not, \{\\?"(\d+)\\?": \{\\?"new\\?": true\}\}')
 ENTRY = re.compile(r"^\[(\d+)\] \([^)]*\) (.*(?:\n    .*)*)", re.MULTILINE)
 
 
@@ -177,7 +177,7 @@ def answer(request: Request) -> Said:
         ]
         return called("edit", {"edits": [*defined, *(_edit(seq, text) for seq, text in entries)]})
     if asked := IS_THIS.findall(request.results[-1]):
-        return called("edit", {"edits": {number: {"same_as": None} for number in asked}})
+        return called("edit", {"edits": {number: {"new": True} for number in asked}})
     if done[-1] == "finish" or "refused" in request.results[-1]:
         raise AssertionError(f"the rules were refused: {request.results[-1]}")
     return called("finish", {})

@@ -47,7 +47,7 @@ class Attack:
         given = sum(message["role"] == "assistant" for message in request.body["messages"])
         if given == 0:
             # It answers at once that what it adds is new.
-            new = {"same_as": None}
+            new = {"new": True}
             edits = [
                 {"sources": seqs, **(new if edit["op"] == "add" else {}), **edit}
                 for edit in self.edits

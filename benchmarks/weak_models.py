@@ -40,6 +40,10 @@ class Parrot:
                 if name == "edit"
                 else self._value(tools[name]["parameters"], shown)
             )
+            if name == "remember":
+                arguments["facts"] = [f"[{self._number(shown)}] {self._snatch(shown)}"]
+                if "edits" in tools[name]["parameters"]["properties"]:
+                    arguments["edits"] = [self._edit(shown)]
             calls.append(Called(name, arguments))
         return Said(calls=tuple(calls))
 

@@ -38,6 +38,7 @@ from workers.authoring.partial_answers import WrongChange, take_items
 from workers.authoring.predicted_numbers import structure_calls
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
+from workers.authoring.short_forms import expand_edits, expand_facts
 from workers.authoring.tools import EDITS, all_or_changes, object_schema, text_schema
 from workers.authoring.workbench import Workbench
 from workers.findings import Finding
@@ -65,31 +66,39 @@ CONTEXT_FACT_CHARACTERS = 1000
 
 _FACT = object_schema(
     {
-        "text": text_schema(
-            "One fact, with names and absolute dates, that can be understood without the"
-            " conversation."
-        ),
-        "sources": {
-            "type": "array",
-            "items": {"type": "integer"},
-            "minItems": 1,
-            "description": "The numbers of the messages that state the fact; for a correction, also"
-            " the number of the remembered fact that it corrects.",
-        },
-        "derived": text_schema(
-            "Only if a number or date in `text` follows from the messages without being stated, or"
-            " if `text` is a complete paraphrase or in another language: how it follows, with a"
-            " quotation of a message."
-        ),
+        "text": {"type": "string"},
+        "sources": {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+        "derived": {"type": "string"},
     },
     "text",
     "sources",
 )
+# A fact as a model writes it: see `workers.authoring.short_forms`.
+_SHORT_FACT = {
+    "anyOf": [
+        text_schema(
+            "`[3, 4] One fact.`: the numbers of the messages that state it, and of the remembered"
+            " fact that it corrects; then one fact, with names and absolute dates."
+        ),
+        object_schema(
+            {
+                "text": {"type": "string"},
+                "derived": text_schema(
+                    "How a number or date in `text` follows from the messages, or, if `text` is a"
+                    " complete paraphrase or in another language, a quotation of a message."
+                ),
+            },
+            "text",
+            "derived",
+        ),
+    ]
+}
 REMEMBER = Tool(
     "remember",
     "Submit all facts from these messages; an empty list if there is nothing to remember.",
     object_schema(
-        {"facts": all_or_changes({"type": "array", "maxItems": MAX_FACTS, "items": _FACT})}, "facts"
+        {"facts": all_or_changes({"type": "array", "maxItems": MAX_FACTS, "items": _SHORT_FACT})},
+        "facts",
     ),
 )
 
@@ -167,7 +176,7 @@ def memorize(
     work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     runs = SandboxRuns(lane, max(message.occurred_at for message in messages))
     bench = Workbench(user, user.head, functools.partial(runs.query, user))
-    related = bench.related(messages)
+    related = bench.related(lane, messages)
     known = _known(user, related.facts)
     remembered = {fact.seq: _source(fact, fact.content or "") for fact in known}
     slice_ = _Slice(user, messages, _earlier(user, messages[0]), _lines(user, known), remembered)
@@ -198,8 +207,8 @@ def memorize(
     numbers = [seq for seq in appended.values() if seq is not None]
     if not (numbers and calls):
         return None
-    shown = {*remembered, *(message.seq for message in messages), *bench.shown}
-    return structure.FirstAnswer(calls, numbers, work, answer.turns, shown)
+    bench.shown.entries |= {*remembered, *(message.seq for message in messages)}
+    return structure.FirstAnswer(calls, numbers, work, answer.turns, bench.shown)
 
 
 @dataclass(frozen=True)
@@ -280,7 +289,7 @@ class _Kept:
 
     def take(self, calls: Sequence[ToolCall]) -> None:
         """Take over the facts and edits in a response; raise WrongChange if that is impossible."""
-        facts = [call.arguments["facts"] for call in calls]
+        facts = [expand_facts(call.arguments["facts"]) for call in calls]
         self.facts = take_items(self.facts, facts, self.first, "fact")
         with_edits = [call for call in calls if "edits" in call.arguments]
         if not with_edits:
@@ -292,7 +301,7 @@ class _Kept:
             if not isinstance(call.arguments["edits"], list | dict):
                 self.unreadable = call.arguments["edits"]
                 return
-        sent = [call.arguments["edits"] for call in with_edits]
+        sent = [expand_edits(call.arguments["edits"]) for call in with_edits]
         try:
             self.edits = take_items(self.edits, sent, 0, "edit")
         except WrongChange:

@@ -62,6 +62,8 @@ def _changed(item: Any, change: Any) -> Any:
         change = {"text": change}
     if not isinstance(item, Mapping) or not isinstance(change, Mapping):
         return change
+    if change.get("op", item.get("op")) != item.get("op"):
+        return change  # another operation, which has other attributes
     merged = {
         name: {**item[name], **value}
         for name, value in change.items()

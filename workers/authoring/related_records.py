@@ -1,14 +1,16 @@
 """The records and facts that new entries are about, ranked by the search that `context` uses."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
 from django.db.models import Q
+from django.db.models.expressions import RawSQL
 
 from memory.kernel.admission.refusals import LimitExceeded
-from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.users import Lane, MemoryUser
 from memory.log.models.entries import STATEMENTS, EntryKind, EntryOutcome, LogEntry
 from memory.project import Add, Note, Outline, Record, RecordId, Update
 from memory.project.names import DEFAULT_DOMAIN, key_of_entry
@@ -30,19 +32,26 @@ MAX_FOUND = 40
 MIN_SCORE = 0.35
 # How many versions are searched for the records that were made from the facts found.
 MAX_VERSIONS = 40
+# The edits of a version that cite some of the given entries.
+_CITING = "jsonb_path_query_array(edits::jsonb, '$[*] ? (@.sources[*] == $seqs[*])', %s::jsonb)"
 # Each ranking adds 1 / (RANK_OFFSET + rank) to a record's score, so that it counts which records
 # are first, but not how far ahead they are.
 RANK_OFFSET = 5
 
 
 def find_entries(
-    user: MemoryUser, outline: Outline, new: Sequence[LogEntry], texts: Iterable[str]
+    lane: Lane,
+    user: MemoryUser,
+    outline: Outline,
+    new: Sequence[LogEntry],
+    texts: Iterable[str],
 ) -> list[LogEntry]:
     """Return the facts and typed entries that are about what these texts say, best first.
 
-    `new` are the entries that the texts belong to, which are left out. While a log cannot be
-    searched, as much of it is still being indexed, what was found so far is returned: the model
-    is shown less, but its work goes on.
+    `new` are the entries that the texts belong to, which are left out. No text is sent to a
+    provider of embeddings once the lease on the lane is lost, since it may be redacted. While a log
+    cannot be searched, as much of it is still being indexed, what was found so far is returned: the
+    model is shown less, but its work goes on.
     """
     best: dict[int, tuple[float, LogEntry]] = {}
     others = ~Q(seq__in=[entry.seq for entry in new])
@@ -56,6 +65,7 @@ def find_entries(
                 threshold=MIN_SCORE,
                 where=others,
                 outline=outline,
+                lease=lane,
             )
         except LimitExceeded as error:
             logger.warning("related_not_searched", user=user.pk, limit=error.limit)
@@ -81,10 +91,17 @@ def _questions(texts: Iterable[str]) -> Iterator[str]:
     yield from ("\n".join(parts) for parts in questions[:MAX_SEARCHES] if any(parts))
 
 
-def locate_records(user: MemoryUser, entries: Iterable[LogEntry]) -> dict[RecordId, int]:
+def locate_records(
+    user: MemoryUser,
+    entries: Iterable[LogEntry],
+    scanned: Mapping[RecordId, Record],
+    *,
+    has_others: bool,
+) -> dict[RecordId, int]:
     """Map the live records that were made from facts and typed entries to the entries' ranks.
 
-    A record made from several of the entries gets the best rank.
+    A record made from several of the entries gets the best rank. If the project has records other
+    than the `scanned` ones, those are located by the edits that made them.
     """
     names: dict[tuple[str, str], int] = {}
     statements: dict[int, int] = {}
@@ -95,25 +112,34 @@ def locate_records(user: MemoryUser, entries: Iterable[LogEntry]) -> dict[Record
             )
         elif entry.kind in STATEMENTS:
             statements[entry.seq] = rank
-    for edit in _edits_of(user, statements):
+    found = {
+        record_id: min(ranks)
+        for record_id, record in scanned.items()
+        if (ranks := [statements[seq] for seq in record.sources if seq in statements])
+    }
+    cited = {seq for record_id in found for seq in scanned[record_id].sources}
+    for edit in _edits_of(user, statements.keys() - cited) if has_others else ():
         if (name := _name_of(edit)) is not None:
             ranks = [statements[seq] for seq in edit["sources"] if seq in statements]
             names[name] = min([*ranks, *([names[name]] if name in names else [])])
     keys = {key for _, key in names}
     live = RecordLocation.objects.filter(user=user, key__in=keys, retired_version=None)
-    return {
-        RecordId(domain, collection, key): names[domain, key]
-        for domain, collection, key in live.values_list("domain", "collection", "key")
-        if (domain, key) in names
-    }
+    for domain, collection, key in live.values_list("domain", "collection", "key"):
+        if (domain, key) in names:
+            record_id = RecordId(domain, collection, key)
+            found[record_id] = min(names[domain, key], found.get(record_id, names[domain, key]))
+    return found
 
 
 def _edits_of(user: MemoryUser, seqs: Collection[int]) -> Iterator[Mapping[str, Any]]:
     """Yield the edits of earlier versions that cite some of these entries."""
     settled = EntryOutcome.objects.filter(user=user, seq__in=seqs, checkpoint__isnull=False)
     versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))
-    for edits in versions.order_by("-version").values_list("edits", flat=True)[:MAX_VERSIONS]:
-        yield from (edit for edit in edits if not {*edit.get("sources", ())}.isdisjoint(seqs))
+    # The database chooses the edits, so that only these few are read and parsed.
+    citing = RawSQL(_CITING, [json.dumps({"seqs": sorted(seqs)})])  # noqa: S611 # a constant
+    chosen = versions.order_by("-version").values_list(citing, flat=True)[:MAX_VERSIONS]
+    for edits in chosen if seqs else ():
+        yield from json.loads(edits)
 
 
 def _name_of(edit: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -27,7 +27,7 @@ from workers.authoring.conversation import Conversation
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import Blame, NotSettled
 from workers.authoring.tools import CONSTRAINT_RULES, TOOLS, checked_problem
-from workers.authoring.workbench import ToolFailed, Workbench
+from workers.authoring.workbench import Shown, ToolFailed, Workbench
 from workers.gate.constraint_mutants import BLOCKING_ONCE
 from workers.gate.entry_coverage import uncovered
 from workers.llm.interface import ToolCall
@@ -60,14 +60,14 @@ class FirstAnswer:
     constraints, a call for the rules; `facts` are the facts' log numbers. A session whose window
     contains all these facts starts with these calls. It continues `work`, the
     call session that produced the edits, in which the model has given `turns` responses so far and
-    has seen the entries `shown`.
+    has seen `shown`.
     """
 
     calls: Sequence[ToolCall]
     facts: Collection[int]
     work: CallSession
     turns: int
-    shown: Collection[int]
+    shown: Shown
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
@@ -128,12 +128,13 @@ class _Session:
             )
         self._conversation = Conversation(self._work, lane, turns=first.turns if first else 0)
         self._first = first
+        self._lane = lane
         self._user = user
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
         self._runs = SandboxRuns(lane, max(entry.occurred_at for entry in entries))
-        shown = {seq for entry in entries for seq in (entry.seq, *entry.derived_from)}
-        shown |= set(first.shown if first else ())
+        shown = Shown({seq for entry in entries for seq in (entry.seq, *entry.derived_from)})
+        shown.add(first.shown if first else Shown())
         self._bench = Workbench(user, user.head, self._query, shown)
         self._judged = 0
         self._refusals = 0
@@ -179,8 +180,8 @@ class _Session:
         lines = [prompts.entry(entry, zone, _shown(entry)) for entry in self._entries]
         # Without any edits that the model has already made.
         bench = Workbench(self._user, self._user.head, self._query)
-        related = bench.related(self._entries)
-        self._bench.shown |= bench.shown
+        related = bench.related(self._lane, self._entries)
+        self._bench.shown.add(bench.shown)
         facts = [prompts.entry(fact, zone, _shown(fact)) for fact in related.facts]
         project = describe_project(self._user, bench.outline, self._runs, related.records)
         return prompts.entries(project, "\n".join(facts), "\n".join(lines))

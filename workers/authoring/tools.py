@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory.kernel.json_schema import misfit
-from memory.project.edits import OPERATIONS
 from workers.llm.interface import Tool, ToolCall
 
 _TEXT = {"type": "string"}
-# The attribute of an `add` that says which existing record it is about, if any.
-SAME_AS = "same_as"
+# The attributes of an `add` that say which existing record it is about, and that it is about none.
+SAME_AS, NEW = "same_as", "new"
 
 
 def object_schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
@@ -33,77 +32,32 @@ def all_or_changes(items: Mapping[str, Any]) -> dict[str, Any]:
     return {"anyOf": [dict(items), changes]}
 
 
-EDIT = object_schema(
-    {
-        "op": {
-            "type": "string",
-            "enum": list(OPERATIONS),
-            "description": "define_class(domain, name, fields=[{name, type, default?}], kind?,"
-            " doc?, members?) · add_field(domain, class_name, name, type, default?) ·"
-            " widen_field(domain, class_name, name, type) · rename_field(domain, class_name, name,"
-            " new_name) ·"
-            " add(domain, class_name, fields={...}, from, key?, collection?, derived?)"
-            " · update(domain, collection, key, from, fields?, append?, remove?, derived?) ·"
-            " retire(domain, collection, key, from, reason) · conflict(about, records=[{domain,"
-            " collection, key}], from) · note(from, text?, derived?) · dismiss(reason, from) ·"
-            " write_constraint(name, source, tests_source, from) · delete_constraint(name, from)",
-        },
-        "from": {
-            "description": "The number, or list of numbers, of the entries that the edit comes"
-            " from. A note takes over their text, and so does the field `details` of a new record.",
-        },
-        "sources": {
-            "type": "array",
-            "items": {"type": "integer"},
-            "description": "As `from`, but nothing is taken over.",
-        },
-        "domain": text_schema("Such as health, travel, finance."),
-        "name": text_schema("The name of the class, field or constraint."),
-        "fields": {
-            "description": "define_class: a list of {name, type, default?}. add, update: an object"
-            " with a value for each field."
-        },
-        "append": {
-            "type": "object",
-            "description": "update: what to add to lists and texts, by field.",
-        },
-        "remove": {
-            "type": "object",
-            "description": "update: what to take out of lists and texts, by field.",
-        },
-        "kind": {"type": "string", "enum": ["record", "object", "enum"]},
-        "members": {"type": "object", "description": 'The members of an enum: {"RED": "red"}.'},
-        "doc": text_schema(
-            "For define_class only: one line that says what an object of the class is."
-        ),
-        "class_name": _TEXT,
-        "type": text_schema(
-            "As in Python, with the module: str, int, float, bool, decimal.Decimal, datetime.date,"
-            " datetime.datetime, datetime.time, PartialDate, list[...], ... | None, Ref[Class], or"
-            " an enum or object class of the domain."
-        ),
-        "default": {},
-        "new_name": _TEXT,
-        "collection": _TEXT,
-        "key": text_schema("The record's key. add can generate one."),
-        SAME_AS: {
-            "description": "add: the answer when you were asked whether the record exists: its key,"
-            " or null for a new one.",
-        },
-        "derived": {
-            "type": "object",
-            "description": "Fields whose values follow from the entries without being stated there,"
-            " each with the reason; for a paraphrase, a quotation of the entry.",
-        },
-        "reason": _TEXT,
-        "about": text_schema("What the parties disagree on."),
-        "records": {"type": "array", "items": {"type": "object"}},
-        "text": _TEXT,
-        "source": text_schema("The full text of constraints/<name>.py."),
-        "tests_source": text_schema("The full text of tests/test_<name>.py."),
-    },
-    "op",
-)
+EDIT = {
+    "type": "object",
+    "description": "The operation with what it applies to, then its attributes; ? is optional:"
+    ' {"define_class": "travel.Trip", "fields": {"to": "str", "on": "datetime.date | None"},'
+    ' "kind"?: "object" | "enum", "members"?: {"RED": "red"}, "doc"?}'
+    ' · {"add_field": "travel.Trip.cost", "type": "decimal.Decimal | None", "default"?}'
+    ' · {"widen_field": "travel.Trip.on", "type": "PartialDate | None"}'
+    ' · {"rename_field": "travel.Trip.to", "new_name": "city"}'
+    ' · {"add": "travel.Trip", "from": 12, "key"?: "rome", "fields": {"to": "Rome"}, "derived"?}'
+    ' · several: {"add": "travel.Trip", "fields": ["to", "on"],'
+    ' "rows": [[12, "rome", "Rome", "2026-05-02"], [13, "oslo", "Oslo", null]]}, in each row'
+    " `from`, `key` and the fields' values"
+    ' · {"update": "travel.trips.rome", "from": 12, "fields"?: {}, "append"?: {}, "remove"?: {},'
+    ' "derived"?: {}}'
+    ' · {"retire": "travel.trips.rome", "from": 12, "reason": ""}'
+    ' · {"note": [12, 13]}: a note of each; {"note": "text", "from": 12, "derived"?}'
+    ' · {"dismiss": [14, 15], "reason": ""}'
+    ' · {"conflict": "what about", "records": ["travel.trips.rome", "travel.trips.oslo"],'
+    ' "from": [12, 13]}'
+    ' · {"write_constraint": "name", "source": "constraints/<name>.py", "tests_source":'
+    ' "tests/test_<name>.py", "from": 12} · {"delete_constraint": "name", "from": 12}.'
+    " Types are as in Python, with the module: str, int, float, bool, decimal.Decimal,"
+    " datetime.date, datetime.datetime, datetime.time, PartialDate, list[...], ... | None,"
+    " Ref[Class], or an enum or object class of the domain; a field with a default is"
+    ' {"type": "...", "default": ...}.',
+}
 
 EDITS = all_or_changes({"type": "array", "items": EDIT})
 
@@ -153,8 +107,8 @@ TOOLS = (
     ),
     Tool(
         "edit",
-        "Apply edits to the project in order; each is an object with `op` and the attributes of"
-        " that operation. Edits are numbered from 0, in the order in which they are sent.",
+        "Apply edits to the project in order. They are numbered from 0, in the order in which they"
+        " are sent; each row and each note of a list counts.",
         object_schema(
             {
                 "edits": EDITS,

@@ -2,11 +2,12 @@
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.users import Lane, MemoryUser
 from memory.log.models.entries import STATEMENTS, EntryOutcome, LogEntry, Outcome
 from memory.project import (
     Add,
@@ -34,9 +35,10 @@ from memory.versions.checkpoints import AnyState
 from memory.versions.prescribed_classes import adopt_prescribed
 from workers.authoring.partial_answers import WrongChange, change_items
 from workers.authoring.related_records import find_entries, locate_records, rank_records
-from workers.authoring.same_records import find_same
+from workers.authoring.same_records import Candidates
+from workers.authoring.short_forms import expand_edit, expand_edits, refuse_row
 from workers.authoring.taken_over import take_over
-from workers.authoring.tools import SAME_AS
+from workers.authoring.tools import NEW, SAME_AS
 from workers.gate.cited_entries import TooMuchCited, read_sources
 from workers.grounding.content_words import names_one_of
 from workers.grounding.separate_process import FIX, TOO_MUCH
@@ -68,9 +70,10 @@ SMALL_COLLECTION = 10
 FACTS_OF_RECORD = 3
 MAX_FACT_CHARACTERS = 2000
 MAX_FINDINGS = 10
-# How many of the newest records of a class are compared with a record that is added, and how many
-# characters of the one that says the same are shown.
+# How many of the newest records of a class are compared with a record that is added. In how many
+# calls the model is asked about the one that says the same, and how many of its characters it sees.
 COMPARED_RECORDS = 300
+MAX_QUESTIONS = 2
 MAX_ASKED = 400
 
 # A function that runs Python code on the newest version's state and returns the code's value.
@@ -85,6 +88,22 @@ class Related:
     facts: Sequence[LogEntry] = ()
 
 
+@dataclass
+class Shown:
+    """What a model has seen: records, and the numbers of entries, at least as a record's sources.
+
+    A model may cite no other entries.
+    """
+
+    entries: set[int] = field(default_factory=set)
+    records: set[RecordId] = field(default_factory=set)
+
+    def add(self, other: "Shown") -> None:
+        """Add what the model has seen elsewhere."""
+        self.entries |= other.entries
+        self.records |= other.records
+
+
 class ToolFailed(Exception):
     """A tool call had no effect; the exception's message tells the model why."""
 
@@ -97,20 +116,22 @@ class Workbench:
         user: MemoryUser,
         state: AnyState | None,
         query: Query,
-        shown: Iterable[int] = (),
+        shown: Shown | None = None,
     ) -> None:
         self._user = user
         self._state = state
         self._query = query
-        # The numbers of the entries that the model has seen, at least as a record's sources: the
-        # only ones that it may cite.
-        self.shown = set(shown)
+        self.shown = shown or Shown()
         # What the model has sent, by number, and those of these edits that apply.
         self._sent: dict[int, Any] = {}
         self.edits: dict[int, Edit] = {}
-        # The records of which the model was asked whether it means them, by an earlier call.
-        self._asked: set[RecordId] = set()
-        self._asked_now: set[RecordId] = set()
+        # In how many earlier calls the model was asked about each record, and about which in this.
+        self._asked = Counter[RecordId]()
+        self._asked_now = set[RecordId]()
+        # The records with which new ones are compared, by domain and class, and those that edits,
+        # by number, would add once more.
+        self._compared: dict[tuple[str, str], Candidates] = {}
+        self._equal: dict[int, RecordId] = {}
         self._project = self._open_project()
 
     @property
@@ -167,7 +188,7 @@ class Workbench:
             raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
         if entry.redacted_at is not None:
             return f"[{seq}] was redacted: its content is gone, and no edit may cite it."
-        self.shown |= {seq, *entry.derived_from}
+        self.shown.entries |= {seq, *entry.derived_from}
         text = entry.content or json.dumps(entry.data, ensure_ascii=False)
         shown = text[start : start + MAX_CHARACTERS]
         rest = len(text) - start - len(shown)
@@ -207,21 +228,24 @@ class Workbench:
             ]
         return _cut("\n".join(found))
 
-    def related(self, new: Sequence[LogEntry]) -> Related:
+    def related(self, lane: Lane, new: Sequence[LogEntry]) -> Related:
         """Return what the project has about these entries, so that the model need not look it up.
 
+        They are pending in the lane, on which the caller must hold the lease.
         Of a large project, the search finds the records; its newest records are also compared by
         the words in them.
         """
         texts = [entry.content or "" for entry in new]
-        found = find_entries(self._user, self.outline, new, texts)
+        found = find_entries(lane, self._user, self.outline, new, texts)
         places = [place for place in self._places(None, None) if self._count(*place)]
         scanned = {
             record_id: record
             for place in places[:MAX_PLACES]
             for record_id, record in self._newest(*place, SCANNED_RECORDS)
         }
-        ranked = rank_records(locate_records(self._user, found), scanned, texts)
+        has_others = sum(self._count(*place) for place in places) > len(scanned)
+        located = locate_records(self._user, found, scanned, has_others=has_others)
+        ranked = rank_records(located, scanned, texts)
         shown = {
             record_id: record
             for record_id in ranked[:MAX_RELATED]
@@ -231,9 +255,9 @@ class Workbench:
         lines = [self._keys_line(place, shown) for place in touched]
         records = [_cut_line(_describe(*one)) for one in shown.items()]
         kept = _fitting(records, MAX_RELATED_CHARACTERS)
-        self.shown |= {
-            seq for record in list(shown.values())[: len(kept)] for seq in record.sources
-        }
+        for record_id, record in itertools.islice(shown.items(), len(kept)):
+            self.shown.records.add(record_id)
+            self.shown.entries |= {*record.sources}
         lines += kept
         small = [
             self._keys_line(place, ())
@@ -279,12 +303,13 @@ class Workbench:
         unique = list({fact.seq: fact for fact in ranked}.values())
         fitting = _fitting([fact.content or "" for fact in unique], MAX_FACT_CHARACTERS)
         kept = unique[: len(fitting)]
-        self.shown |= {seq for fact in kept for seq in (fact.seq, *fact.derived_from)}
+        self.shown.entries |= {seq for fact in kept for seq in (fact.seq, *fact.derived_from)}
         return sorted(kept, key=lambda fact: fact.seq)
 
     def _show(self, record_id: RecordId, record: Record) -> str:
         """Return a record as text; the model may cite the entries that it is based on."""
-        self.shown |= set(record.sources)
+        self.shown.entries |= set(record.sources)
+        self.shown.records.add(record_id)
         return _describe(record_id, record)
 
     def _places(self, domain: str | None, collection: str | None) -> Iterator[tuple[str, str]]:
@@ -358,7 +383,9 @@ class Workbench:
         changed; with a change, all edits are applied anew, in order.
         """
         before = set(self.edits)
-        self._asked |= self._asked_now
+        self._asked.update(self._asked_now)
+        self._asked_now = set()
+        sent = expand_edits(sent)
         if isinstance(sent, Mapping):
             try:
                 self._sent = change_items(self._sent, sent, 0, "edit")
@@ -374,7 +401,9 @@ class Workbench:
                 if (problem := self._apply(number, data))
             }
         applied = self.edits.keys() if isinstance(sent, Mapping) else self.edits.keys() - before
-        told = " ".join([f"Applied: {_ranges(applied)}.", *self._new_places(applied)])
+        told = " ".join(
+            [f"Applied: {_ranges(applied)}.", *self._new_places(applied), *self._merged(applied)]
+        )
         if refused:
             lines = "\n".join(f"- edit {number}: {why}" for number, why in refused.items())
             raise ToolFailed(
@@ -391,6 +420,12 @@ class Workbench:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
+
+    def _merged(self, numbers: Iterable[int]) -> Iterator[str]:
+        """For each of these edits that adds a record once more, yield which one it updates."""
+        for number in sorted(self._equal.keys() & numbers):
+            place = ".".join(self._equal[number])
+            yield f'Edit {number} is {place}, which says the same; "{NEW}": true adds another one.'
 
     def follow(self, user: MemoryUser) -> list[str]:
         """Apply the edits to the user's newest version; return a line for each that now fails."""
@@ -413,6 +448,8 @@ class Workbench:
 
         `state` is a newer version, if they shall be applied to that one.
         """
+        self._compared = {} if state else self._compared
+        self._equal = {}
         self._state = state or self._state
         self._project = self._open_project()
         self.edits = {}
@@ -426,13 +463,16 @@ class Workbench:
         """Apply one edit; return the problem with it, if there is one."""
         if number >= MAX_EDITS:
             return f"there are {MAX_EDITS} edits already: finish"
+        data = expand_edit(data)
         try:
-            self._ask_whether_new(number, data)
+            if isinstance(data, dict):
+                refuse_row(data)
+            data = self._find_same(number, data)
             edit = _with_collection(proposal_from_json(self._completed(data)), self.outline)
             for seq in edit.sources:
                 if not 1 <= seq <= self._user.last_seq:
                     return f"{edit.op}.sources cites entry {seq}, which does not exist"
-                if seq not in self.shown:
+                if seq not in self.shown.entries:
                     return (
                         f"{edit.op}.sources: {seq} is not among the entries shown: cite one that"
                         " is, or read it first with read_entry"
@@ -444,37 +484,59 @@ class Workbench:
         self.edits[number] = edit
         return None
 
-    def _ask_whether_new(self, number: int, data: Any) -> None:
-        """Raise EditError if an `add` may be of a record that exists already.
+    def _find_same(self, number: int, edit: Any) -> Any:
+        """Return an edit; an `add` of a record that exists says so by SAME_AS.
 
-        The edit then says which one it is, or null if it is none. A session asks this of each
-        record in one call at most.
+        Raises EditError to ask about a record that is merely alike, unless it was shown: then the
+        model knows what it adds. A record is asked about in at most MAX_QUESTIONS calls, so that
+        the work goes on even if the model does not answer.
         """
-        is_add = isinstance(data, dict) and data.get("op") == Add.op and SAME_AS not in data
-        if not is_add or not isinstance(data.get("fields"), dict):
-            return
-        domain = self.outline.domains.get(str(data.get("domain")))
-        class_name = str(data.get("class_name"))
-        if domain is None or class_name not in domain.classes:
-            return
-        made = {seq for edit in self.edits.values() for seq in edit.sources}
-        held = (
-            (record_id, record)
-            for name in domain.collections_of(class_name)
-            for record_id, record in self._newest(domain.name, name, COMPARED_RECORDS)
-            if made.isdisjoint(record.sources)  # what this session adds, it tells apart itself
+        is_add = isinstance(edit, dict) and edit.get("op") == Add.op
+        if not is_add or edit.get(NEW) is True or SAME_AS in edit:
+            return edit
+        candidates = self._candidates(str(edit.get("domain")), str(edit.get("class_name")))
+        if candidates is None or not isinstance(edit.get("fields"), dict):
+            return edit
+        if self._is_untouched(equal := candidates.find_equal(edit["fields"])):
+            assert equal is not None
+            self._equal[number] = equal
+            return {**edit, SAME_AS: equal.key}
+        alike = candidates.find_alike(edit["fields"])
+        if alike is None or alike in self.shown.records or not self._is_untouched(alike):
+            return edit
+        if self._asked[alike] == MAX_QUESTIONS:
+            return edit
+        self._asked_now.add(alike)
+        record = self._project.record(alike)
+        assert record is not None
+        self.shown.entries |= {*record.sources}
+        raise EditError(
+            "may_exist",
+            f"is this {alike.key!r}, which exists? {_describe(alike, record)[:MAX_ASKED]}."
+            f' If so, answer {{"{number}": {{"{SAME_AS}": "{alike.key}"}}}}, and `fields` then'
+            f' change that record; if not, {{"{number}": {{"{NEW}": true}}}}',
         )
-        same = find_same(data["fields"], held)
-        if same and same not in self._asked:
-            self._asked_now.add(same)
-            record = self._project.record(same)
-            assert record is not None
-            raise EditError(
-                "may_exist",
-                f"is this {same.key!r}, which exists? {self._show(same, record)[:MAX_ASKED]}."
-                f' If so, answer {{"{number}": {{"{SAME_AS}": "{same.key}"}}}}, and `fields` then'
-                f' change that record; if not, {{"{number}": {{"{SAME_AS}": null}}}}',
+
+    def _candidates(self, domain_name: str, class_name: str) -> Candidates | None:
+        """Return the records with which one of a class is compared; None if there is no class."""
+        domain = self.outline.domains.get(domain_name)
+        if domain is None or class_name not in domain.classes:
+            return None
+        if (domain_name, class_name) not in self._compared:
+            made = {seq for edit in self.edits.values() for seq in edit.sources}
+            self._compared[domain_name, class_name] = Candidates(
+                (record_id, record)
+                for name in domain.collections_of(class_name)
+                for record_id, record in self._newest(domain_name, name, COMPARED_RECORDS)
+                if made.isdisjoint(record.sources)  # what a session adds, it tells apart itself
             )
+        return self._compared[domain_name, class_name]
+
+    def _is_untouched(self, record_id: RecordId | None) -> bool:
+        """Return whether a record exists, and no edit so far has changed it."""
+        record = self._project.record(record_id) if record_id else None
+        made = {seq for edit in self.edits.values() for seq in edit.sources}
+        return record is not None and made.isdisjoint(record.sources)
 
     def _refuse_unfounded(self, edit: Edit) -> None:
         """Raise EditError for a constraint edit without sources, or an unsupported deletion.
@@ -527,7 +589,7 @@ class Workbench:
 
     def _as_update(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return an `add` as an update of the record that the model says it is, if it is any."""
-        edit = {name: value for name, value in data.items() if name != SAME_AS}
+        edit = {name: value for name, value in data.items() if name not in (SAME_AS, NEW)}
         key, domain = data.get(SAME_AS), self.outline.domains.get(str(data.get("domain")))
         if data.get("op") != Add.op or key is None or domain is None:
             return edit
@@ -594,10 +656,9 @@ def _fitting(texts: Sequence[str], most: int) -> list[str]:
 
 
 def _describe(record_id: RecordId, record: Record) -> str:
-    place = ".".join(record_id[:2])
     values = json.dumps(_plain(record), ensure_ascii=False)
     sources = list(record.sources)
-    return f"{place} key={record.key!r} {record.class_name} {values} sources={sources}"
+    return f"{'.'.join(record_id)} {record.class_name} {values} sources={sources}"
 
 
 def _plain(record: Record) -> dict[str, Any]:

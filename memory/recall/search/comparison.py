@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import structlog
 
+from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
 from memory.recall.search import embeddings
 from memory.recall.search.candidates import RankedCorpus
@@ -23,11 +24,11 @@ MIN_COMPARABLE = 32
 
 
 def embed_question(
-    user: MemoryUser, question: str
+    user: MemoryUser, question: str, lease: LeasedWork | None = None
 ) -> tuple[Embedder | None, Floats | None, str | None]:
     """Return (model, question's vector, problem); if the model failed, only `problem` is set."""
     try:
-        model = embeddings.for_texts(embedder(user, hurried=True), [question])
+        model = embeddings.for_texts(embedder(user, hurried=True, lease=lease), [question])
         if model is None:
             return None, None, None
         (vector,) = model.embed([question], is_question=True)
@@ -51,8 +52,9 @@ class Comparison:
         model: Embedder | None,
         vector: Floats | None,
         problem: str | None,
+        lease: LeasedWork | None = None,
     ) -> None:
-        self._user, self._question = user, question
+        self._user, self._question, self._lease = user, question, lease
         self._questions: dict[str, Floats | None] = {}
         if model is not None:
             self._questions[model.name] = vector
@@ -104,7 +106,7 @@ class Comparison:
         if name not in self._questions:
             self._questions[name] = None
             try:
-                if earlier := embeddings.find_earlier(name, self._user):
+                if earlier := embeddings.find_earlier(name, self._user, self._lease):
                     (vector,) = earlier.embed([self._question], is_question=True)
                     self._questions[name] = vector
             except EmbeddingFailed as error:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
 
+from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import LogEntry
 from memory.project import Outline
@@ -48,6 +49,7 @@ def find(
     outline: Outline | None = None,
     statuses: Statuses | None = None,
     history: bool = False,
+    lease: LeasedWork | None = None,
 ) -> Found:
     """Return the entries that best answer a question, judging by words, meaning and speakers.
 
@@ -59,14 +61,15 @@ def find(
     Redacted entries are never found; all other entries can be. A `Question`'s completion is
     searched for as well, with less weight. `outline` is the newest version's outline; if it is not
     given, it is read. With `statuses`, hits say whether they still hold; those that don't are only
-    returned with `history`, after what replaced them.
+    returned with `history`, after what replaced them. `lease` is the leased work that the question
+    belongs to: see `embeddings.embedder`.
 
     If the model fails, only words are used, and `meaning` reports the failure. Passages that only
     have an earlier model's vectors are compared by that model, if it can still be used.
     """
     question = Question(question) if isinstance(question, str) else question
     terms = _read_terms(question)
-    compared = Comparison(user, question.meant, *embed_question(user, question.meant))
+    compared = Comparison(user, question.meant, *embed_question(user, question.meant, lease), lease)
     wanted = [name for name in CorpusName if name in corpora]
     read = _read_corpora(user, wanted, terms, compared, outline)
     rankings = {

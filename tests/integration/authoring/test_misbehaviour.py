@@ -51,7 +51,7 @@ from tests.llm_server import (
 )
 from tests.steps import append_texts, head_of
 from workers.authoring.settling import MAX_SUSPECTS
-from workers.authoring.workbench import ToolFailed, Workbench
+from workers.authoring.workbench import Shown, ToolFailed, Workbench
 from workers.gate import cited_entries
 
 pytestmark = pytest.mark.django_db
@@ -518,7 +518,7 @@ def test_deletion_that_cites_more_text_than_is_read_is_refused_unread(
     user.refresh_from_db()
     refused = "have 1,850 characters: at most 1,849 are allowed: propose fewer"
     with pytest.raises(ToolFailed, match=refused):
-        Workbench(user, user.head, lambda code: None, shown=seqs).edit([delete])
+        Workbench(user, user.head, lambda code: None, Shown({*seqs})).edit([delete])
 
 
 def test_failure_of_ours_comes_again_and_again(

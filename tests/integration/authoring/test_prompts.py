@@ -140,8 +140,8 @@ def test_records_that_share_words_are_shown(user: MemoryUser, say: Say, work: Wo
     # Then these are shown, with their keys, and the keys of the small collection
     shown = question.partition("Some of its records:\n")[2].partition("\n\n")[0].splitlines()
     assert "pets.dogs has the keys rex" in shown
-    records = [" ".join(line.split()[:2]) for line in shown if " key='" in line]
-    assert {*records[:2]} == {"life.meals key='record-57'", "pets.dogs key='rex'"}
+    records = [line.split()[0] for line in shown if " sources=[" in line]
+    assert {*records[:2]} == {"life.meals.record-57", "pets.dogs.rex"}
 
 
 def test_a_correction_says_what_it_corrects(say: Say, work: Work) -> None:

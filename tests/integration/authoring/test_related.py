@@ -1,16 +1,18 @@
 """What a model is shown of a project, and asked about it: what the new entries touch."""
 
+from typing import Any
+
 import pytest
 
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.project import Outline
-from tests.edits import dismiss
+from tests.edits import define, dismiss
 from tests.integration.authoring.conftest import TRIP, Say, Work, asked, edits, remembers, trip
 from tests.integration.authoring.test_prompts import lives
 from tests.llm_server import called
 from tests.steps import head_of
-from workers.authoring.tools import SAME_AS
+from workers.authoring.tools import NEW, SAME_AS
 
 pytestmark = pytest.mark.django_db
 
@@ -36,7 +38,7 @@ def test_facts_behind_related_records_are_shown_and_may_be_corrected(
     # Then the fact is shown, and the new one may cite it, with what it says
     question = asked(server.requests[0])
     assert "The user goes to Rome on 2026-05-08." in question
-    assert f"travel.trips key='trip-{fact}'" in question
+    assert f"travel.trips.trip-{fact} Trip" in question
     assert LogEntry.objects.get(content=corrected).derived_from == [fact, message]
 
 
@@ -53,33 +55,65 @@ def test_keys_of_a_touched_collection_are_listed_however_large_it_is(
     assert len(line) < 700
 
 
+ROME: dict[str, Any] = {"to": "Rome, all of it", "starts_on": "2026-05"}
+
+
+@pytest.fixture
+def hidden_trip(user: MemoryUser, fact: int, work: Work, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The key of a trip to Rome that a model is not shown."""
+    work(edits(define("travel.Trip", to="str", starts_on="PartialDate"), trip(fact), finish=True))
+    monkeypatch.setattr("workers.authoring.workbench.MAX_RELATED", 0)
+    return f"trip-{fact}"
+
+
 @pytest.mark.parametrize(("is_same", "count"), [(True, 1), (False, 2)])
 def test_a_record_that_says_the_same_is_asked_about_before_another_is_added(
-    user: MemoryUser, fact: int, say: Say, work: Work, is_same: bool, count: int
+    user: MemoryUser, hidden_trip: str, say: Say, work: Work, is_same: bool, count: int
 ) -> None:
-    work(edits(TRIP, trip(fact), finish=True))
-    (again,) = say(f"{AGAIN} On 2026-05-08.", kind=EntryKind.FACT)
-    key = f"trip-{fact}"
+    (again,) = say("The user sees Rome, all of it, in May 2026.", kind=EntryKind.FACT)
+    answer = {"0": {SAME_AS: hidden_trip} if is_same else {NEW: True}}
     server = work(
-        edits(trip(again), finish=True),
-        called("edit", {"edits": {"0": {SAME_AS: key if is_same else None}}, "finish": True}),
+        edits(trip(again, **ROME), finish=True),
+        called("edit", {"edits": answer, "finish": True}),
     )
     # Then the question names the record, and it costs one turn
-    assert f"is this '{key}'" in server.requests[1].results[-1]
+    assert f"is this '{hidden_trip}'" in server.requests[1].results[-1]
     assert len(server.requests) == 2
     assert trips_of(user) == count
     (made,) = head_of(user).edits
     assert made["op"] == ("update" if is_same else "add")
-    assert SAME_AS not in made
+    assert not {SAME_AS, NEW} & made.keys()
 
 
-def test_a_model_that_does_not_answer_is_not_asked_again(
-    user: MemoryUser, fact: int, say: Say, work: Work
+def test_a_model_that_does_not_answer_is_asked_twice(
+    user: MemoryUser, hidden_trip: str, say: Say, work: Work
+) -> None:
+    (again,) = say("The user sees Rome, all of it, in May 2026.", kind=EntryKind.FACT)
+    server = work(*[edits(trip(again, **ROME), finish=True)] * 3)
+    assert len(server.requests) == 3
+    assert trips_of(user) == 2
+
+
+def test_a_record_that_is_new_or_was_shown_is_not_asked_about(
+    user: MemoryUser, hidden_trip: str, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (again,) = say("The user sees Rome, all of it, in May 2026.", kind=EntryKind.FACT)
+    server = work(edits({**trip(again, **ROME), NEW: True}, finish=True))
+    assert (len(server.requests), trips_of(user)) == (1, 2)
+    monkeypatch.setattr("workers.authoring.workbench.MAX_RELATED", 12)
+    (again,) = say("The user sees Rome, all of it, twice in May 2026.", kind=EntryKind.FACT)
+    server = work(edits(trip(again, **ROME), finish=True))
+    assert (len(server.requests), trips_of(user)) == (1, 3)
+
+
+@pytest.mark.parametrize(("options", "count"), [({}, 1), ({NEW: True}, 2)])
+def test_a_record_with_the_same_values_is_that_record(
+    user: MemoryUser, fact: int, say: Say, work: Work, options: dict[str, bool], count: int
 ) -> None:
     work(edits(TRIP, trip(fact), finish=True))
     (again,) = say(f"{AGAIN} On 2026-05-08.", kind=EntryKind.FACT)
-    work(edits(trip(again), finish=True), edits(trip(again), finish=True))
-    assert trips_of(user) == 2
+    server = work(edits({**trip(again), **options}, finish=True))
+    assert (len(server.requests), trips_of(user)) == (1, count)
 
 
 def test_records_that_one_answer_adds_are_not_compared_with_each_other(

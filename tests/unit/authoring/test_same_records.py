@@ -7,7 +7,7 @@ import pytest
 
 from memory.project import Record, RecordId
 from memory.project.values import EnumMember
-from workers.authoring.same_records import find_same
+from workers.authoring.same_records import Candidates
 
 PRIDE = {"what": "Pride parade", "person": "Caroline", "on": datetime.date(2023, 7, 3)}
 CLASSES = {"what": "pottery class", "person": "Melanie", "state": EnumMember("State", "PLANNED")}
@@ -19,8 +19,13 @@ def same_as(new: dict[str, Any], *known: dict[str, Any]) -> int | None:
         (RecordId("life", "events", str(index)), Record("Event", str(index), fields, (index + 1,)))
         for index, fields in enumerate(known)
     ]
-    found = find_same(new, records)
+    found = Candidates(records).find_alike(new)
     return None if found is None else int(found.key)
+
+
+def equal_to(new: dict[str, Any], known: dict[str, Any]) -> bool:
+    record_id = RecordId("life", "events", "a")
+    return Candidates([(record_id, Record("Event", "a", known, (1,)))]).find_equal(new) is not None
 
 
 @pytest.mark.parametrize(
@@ -44,6 +49,7 @@ def test_words_and_dates_that_agree_are_the_same(new: dict[str, Any]) -> None:
         {"what": "a school speech", "person": "Caroline", "state": "planned"},
         {"on": "2023-07-03"},
         {"what": "Pride parade", "person": "Melanie", "on": "2023-07-03"},
+        {"what": "a parade in the centre for pride and for peace among all people"},
         {"what": f"a long walk in {'the hills and ' * 9}woods", "person": "Caroline"},
     ],
 )
@@ -55,3 +61,25 @@ def test_the_same_on_another_day_may_have_been_moved_unless_it_recurs() -> None:
     moved = {**PRIDE, "on": "2023-08-12"}
     assert same_as(moved, CLASSES, PRIDE) == 1
     assert same_as(moved, PRIDE, {**PRIDE, "on": datetime.date(2022, 7, 2)}) is None
+
+
+def test_four_digits_are_a_year_only_where_there_are_dates() -> None:
+    flat = {"what": "flat number", "number": "1850"}
+    assert same_as({"what": "flat number", "number": "1851"}, flat) is None
+    assert same_as({"what": "flat number", "number": "1850"}, flat) == 0
+    assert same_as({**PRIDE, "on": "2023"}, PRIDE) == 0
+    assert same_as({**PRIDE, "on": "2022"}, PRIDE, {**PRIDE, "on": datetime.date(2022, 7, 2)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("new", "is_equal"),
+    [
+        ({"what": "pride  parade", "person": "Caroline.", "on": "2023-07-03"}, True),
+        ({"what": "Pride parade", "person": "Caroline"}, False),
+        ({"what": "Pride parade", "person": "Caroline", "on": "2023-07-04"}, False),
+        ({"what": "no Pride parade", "person": "Caroline", "on": "2023-07-03"}, False),
+        ({"what": "Pride parade", "person": "Caroline", "on": "2023-07-03", "place": "X"}, False),
+    ],
+)
+def test_the_same_fields_and_values_are_equal(new: dict[str, Any], is_equal: bool) -> None:
+    assert equal_to(new, {**PRIDE, "place": None}) is is_equal

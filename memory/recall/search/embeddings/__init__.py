@@ -73,7 +73,9 @@ def is_multilingual(name: str) -> bool:
     return name == multilingual.NAME
 
 
-def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
+def find_earlier(
+    name: str, user: "MemoryUser", lease: "LeasedWork | None" = None
+) -> Embedder | None:
     """Return the model that made the vectors with this name, or None if it may not be used.
 
     It must be the model named by UAC_EMBEDDINGS_PREVIOUS, the configured model with a different
@@ -87,7 +89,7 @@ def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
     if is_remote(current) and remote.make(current, user).name == name:
         return None  # it is the current model, which has just failed
     for named in (previous, current):
-        if is_remote(named) and (found := remote.make_earlier(name, named, user)):
+        if is_remote(named) and (found := remote.make_earlier(name, named, user, lease)):
             return found
     if is_multilingual(name):
         return _load(MULTILINGUAL)

@@ -97,18 +97,20 @@ def make(
     return _make(named.removeprefix(PREFIX), dimensions, user, hurried, lease)
 
 
-def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | None":
+def make_earlier(
+    name: str, named: str, user: MemoryUser, lease: LeasedWork | None = None
+) -> "RemoteEmbedder | None":
     """Return the model `named`, to embed questions with, if it made the vectors called `name`.
 
     Returns None if another model made these vectors. Their number of dimensions may differ from
     what is configured now.
     """
     if name == named:
-        return _make(named.removeprefix(PREFIX), None, user, hurried=True)
+        return _make(named.removeprefix(PREFIX), None, user, hurried=True, lease=lease)
     base, _, dimensions = name.rpartition("@")
     if base != named or not dimensions.isdecimal():
         return None
-    return _make(named.removeprefix(PREFIX), int(dimensions), user, hurried=True)
+    return _make(named.removeprefix(PREFIX), int(dimensions), user, hurried=True, lease=lease)
 
 
 def _make(
