@@ -77,6 +77,23 @@ def _encode_fields(
     return {name: encode(value, domain) for name, value in values.items()}
 
 
+def encode_plain(value: Value) -> Any:
+    """Return a value as plain JSON, the short form in which an edit may give it."""
+    match value:
+        case Struct(_, fields):
+            return {name: encode_plain(item) for name, item in fields.items()}
+        case EnumMember(_, member):
+            return member
+        case Ref(_, key):
+            return key
+        case list():
+            return [encode_plain(item) for item in value]
+        case dict():
+            return {name: encode_plain(item) for name, item in value.items()}
+    typed = encode(value)
+    return next(iter(typed.values())) if isinstance(typed, dict) else typed
+
+
 def decode(data: object, where: str, depth: int = 0) -> Any:
     """Parse an edit's plain or typed JSON.
 

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from memory.kernel.models.users import Lane, MemoryUser
@@ -29,7 +30,7 @@ from memory.project.field_texts import FieldTexts, describe_texts
 from memory.project.model import Project
 from memory.project.paths import constraint_files, constraint_path, constraint_tests_path
 from memory.project.schema_edits import places_of
-from memory.project.typed import encode
+from memory.project.typed import encode, encode_plain
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
 from memory.versions.prescribed_classes import adopt_prescribed
@@ -75,6 +76,8 @@ MAX_FINDINGS = 10
 COMPARED_RECORDS = 300
 MAX_QUESTIONS = 2
 MAX_ASKED = 400
+
+NOTHING_SHOWN: Mapping[str, int] = MappingProxyType({})
 
 # A function that runs Python code on the newest version's state and returns the code's value.
 Query = Callable[[str], Any]
@@ -253,7 +256,9 @@ class Workbench:
         }
         touched = dict.fromkeys((domain, name) for domain, name, _ in shown)
         lines = [self._keys_line(place, shown) for place in touched]
-        records = [_cut_line(_describe(*one)) for one in shown.items()]
+        facts = self._facts_behind(shown.values(), found)
+        texts = {fact.content: fact.seq for fact in facts if fact.content}
+        records = [_cut_line(_describe(*one, texts)) for one in shown.items()]
         kept = _fitting(records, MAX_RELATED_CHARACTERS)
         for record_id, record in itertools.islice(shown.items(), len(kept)):
             self.shown.records.add(record_id)
@@ -265,7 +270,7 @@ class Workbench:
             if place not in touched and self._count(*place) <= SMALL_COLLECTION
         ]
         lines += _fitting(small, MAX_RELATED_CHARACTERS - sum(map(len, lines)))
-        return Related("\n".join(lines), self._facts_behind(shown.values(), found))
+        return Related("\n".join(lines), facts)
 
     def _find(self, record_id: RecordId) -> Record | None:
         """Return a record if this version has it; the index may already be a newer one's."""
@@ -655,8 +660,20 @@ def _fitting(texts: Sequence[str], most: int) -> list[str]:
     return [text for text, size in zip(texts, sizes, strict=True) if size <= most]
 
 
-def _describe(record_id: RecordId, record: Record) -> str:
-    values = json.dumps(_plain(record), ensure_ascii=False)
+def _describe(record_id: RecordId, record: Record, shown: Mapping[str, int] = NOTHING_SHOWN) -> str:
+    """Return a record as a line of text, in the form in which the model writes values.
+
+    `shown` are texts that the model sees elsewhere, with the numbers of their entries, and that a
+    value refers to instead of repeating them.
+    """
+    fields = {
+        name: {"from": shown[value]}
+        if isinstance(value, str) and value in shown
+        else encode_plain(value)
+        for name, value in record.fields.items()
+        if value is not None
+    }
+    values = json.dumps(fields, ensure_ascii=False)
     sources = list(record.sources)
     return f"{'.'.join(record_id)} {record.class_name} {values} sources={sources}"
 
