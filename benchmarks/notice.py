@@ -21,11 +21,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks import tokens
 from benchmarks.chat import Model, Prices, agrees
+from benchmarks.filing_rules import answer, lines_in, tokens
 from benchmarks.gate_programs import days_before, satisfies
 from benchmarks.harness import (
     Client,
@@ -153,14 +153,16 @@ def models_of(asked: argparse.Namespace) -> Iterator[list[Model]]:
 def stand_in(request: Request) -> Said:
     """Answer as a model that remembers every text verbatim and files it by rule.
 
-    The rules are those of `benchmarks.tokens`.
+    The rules are those of `benchmarks.filing_rules`, which estimate the tokens, too.
     """
     if "remember" in request.tools:
-        facts = [{"text": text, "sources": [seq]} for seq, text in tokens.lines_in(request)]
-        return called("remember", {"facts": facts})
-    if "finish" in request.tools:
-        return tokens.answer(request)
-    return said("yes")
+        facts = [f"[{seq}] {text}" for seq, text in lines_in(request)]
+        reply = called("remember", {"facts": facts})
+    else:
+        reply = answer(request) if "finish" in request.tools else said("yes")
+    sent = tokens([request.body["messages"], request.body.get("tools", [])])
+    returned = tokens([call.arguments for call in reply.calls])
+    return replace(reply, tokens=(round(sent), round(returned)))
 
 
 # -- Measuring -------------------------------------------------------------------------------------

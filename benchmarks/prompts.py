@@ -2,7 +2,8 @@
 
 The recorded conversations of LOCOMO, in UAC_DATA_DIR, are remembered twice, each time on a server
 of its own that has one of the two sets of instructions. `--old` is a commit or a folder; without
-it, it is the last commit, so that uncommitted changes are measured.
+it, it is the last commit, so that uncommitted changes are measured. The tokens sent early and late
+in a conversation show whether prompts grow with the history.
 
 Models are named as NAME or NAME@BASE_URL, as for `notice`. Without any, nothing is measured; with
 `--quick`, a stand-in that files every text by rule shows only what the instructions cost.
@@ -10,6 +11,8 @@ Models are named as NAME or NAME@BASE_URL, as for `notice`. Without any, nothing
 
 import itertools
 import logging
+import math
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -34,7 +37,10 @@ from deploy.embedded.system import System, running_system
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path("workers/authoring/instructions")
-COMPARED = ("facts", "records", "rejected", "refused", "calls", "failed_calls", "sent", "returned")
+COMPARED = (
+    *("facts", "records", "rejected", "refused", "calls", "failed_calls", "sent", "returned"),
+    *("sent_early", "sent_late"),  # per session, in the first and last third of each conversation
+)
 
 
 def main() -> None:
@@ -104,15 +110,28 @@ def measure(
     client = new_client(system, workspace)
     set_model(workspace, model)
     records = 0
+    early, late = list[int](), list[int]()
     for conversation in conversations:
         user_id = conversation.name
         expect(201, client.post("users/", {"user_id": user_id, "time_zone": "UTC"}))
+        sent = [spent(workspace)["sent"]]
         for _, turns in itertools.groupby(conversation.turns, key=lambda turn: turn.session):
             messages = [{**turn.entry, "role": "user"} for turn in turns]
             remember(system, client, workspace, user_id, messages, problems)
+            sent.append(spent(workspace)["sent"])
+        per_session = [after - before for before, after in itertools.pairwise(sent)]
+        third = math.ceil(len(per_session) / 3)
+        early += per_session[:third]
+        late += per_session[-third:]
         records += _count_records(client.get(f"users/{user_id}/state/")[1])
     facts = LogEntry.objects.filter(user__workspace__name=workspace, kind=EntryKind.FACT)
-    figures = {**spent(workspace), "facts": facts.count(), "records": records}
+    figures = {
+        **spent(workspace),
+        "facts": facts.count(),
+        "records": records,
+        "sent_early": round(statistics.mean(early)),
+        "sent_late": round(statistics.mean(late)),
+    }
     return {name: figures[name] for name in COMPARED}
 
 

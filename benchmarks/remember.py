@@ -29,6 +29,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.filing_rules import (
+    CAP,
+    CHARACTERS_PER_TOKEN,
+    Fact,
+    answer,
+    filed,
+    left,
+    lines_in,
+    prompt,
+    read_facts,
+    tokens,
+    within,
+)
 from benchmarks.harness import (
     Client,
     Row,
@@ -44,19 +57,6 @@ from benchmarks.harness import (
 )
 from benchmarks.locomo import Conversation, Turn, read_conversations
 from benchmarks.mem0_peer import DIMENSIONS, Peer, by_hash, mem0
-from benchmarks.tokens import (
-    CAP,
-    CHARACTERS_PER_TOKEN,
-    Fact,
-    answer,
-    filed,
-    left,
-    lines_in,
-    prompt,
-    read_facts,
-    tokens,
-    within,
-)
 from deploy.embedded.system import running_system
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
 

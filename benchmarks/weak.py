@@ -35,8 +35,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from benchmarks.filing_rules import read_facts
 from benchmarks.harness import Row, embedded_server, migrate, parser, report, require_data
-from benchmarks.tokens import read_facts
 from benchmarks.weak_attacks import ATTACKS
 from benchmarks.weak_models import WEAK, Parrot, scripted
 from benchmarks.weak_state import SMALL_TALK, World, carry_out

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.tokens import lines_in
+from benchmarks.filing_rules import lines_in
 from benchmarks.weak_state import (
     DRUG,
     DRUG_TESTS,
