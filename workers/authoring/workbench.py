@@ -234,9 +234,8 @@ class Workbench:
     def related(self, lane: Lane, new: Sequence[LogEntry]) -> Related:
         """Return what the project has about these entries, so that the model need not look it up.
 
-        They are pending in the lane, on which the caller must hold the lease.
-        Of a large project, the search finds the records; its newest records are also compared by
-        the words in them.
+        They are pending in the lane, on which the caller must hold the lease. Of a large project,
+        the search finds the records; its newest records are also compared by the words in them.
         """
         texts = [entry.content or "" for entry in new]
         found = find_entries(lane, self._user, self.outline, new, texts)
@@ -502,10 +501,10 @@ class Workbench:
         candidates = self._candidates(str(edit.get("domain")), str(edit.get("class_name")))
         if candidates is None or not isinstance(edit.get("fields"), dict):
             return edit
-        if self._is_untouched(equal := candidates.find_equal(edit["fields"])):
-            assert equal is not None
+        equal = candidates.find_equal(edit["fields"])
+        if equal and (equal in self._equal.values() or self._is_untouched(equal)):
             self._equal[number] = equal
-            return {**edit, SAME_AS: equal.key}
+            return {**edit, "fields": {}, "derived": {}, SAME_AS: equal.key}
         alike = candidates.find_alike(edit["fields"])
         if alike is None or alike in self.shown.records or not self._is_untouched(alike):
             return edit
@@ -537,9 +536,9 @@ class Workbench:
             )
         return self._compared[domain_name, class_name]
 
-    def _is_untouched(self, record_id: RecordId | None) -> bool:
+    def _is_untouched(self, record_id: RecordId) -> bool:
         """Return whether a record exists, and no edit so far has changed it."""
-        record = self._project.record(record_id) if record_id else None
+        record = self._project.record(record_id)
         made = {seq for edit in self.edits.values() for seq in edit.sources}
         return record is not None and made.isdisjoint(record.sources)
 
