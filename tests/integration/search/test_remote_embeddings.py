@@ -822,6 +822,21 @@ def test_a_redaction_takes_along_what_was_embedded_so_far(
 
 
 @pytest.mark.parametrize("is_large", [True, False])
+def test_question_of_leased_work_is_not_sent_without_the_lease(
+    eager: None, user: MemoryUser, say: Say, serve: Serve
+) -> None:
+    server = serve()
+    say("My puppy sleeps", session_id="a")
+    index_all(user)
+    work = leased(user)
+    sent = len(server.requests)
+    assert texts(find(user, "hound", lease=work)) == ["My puppy sleeps"]
+    SearchIndex.objects.filter(user=user).update(**leases.REVOKED)
+    with pytest.raises(leases.LeaseLost):
+        find(user, "cat", lease=work)
+    assert len(server.requests) == sent + 1
+
+
 def test_entry_redacted_between_two_calls_is_not_sent(
     eager: None,
     user: MemoryUser,
