@@ -83,13 +83,13 @@ _SHORT_FACT = {
         object_schema(
             {
                 "text": {"type": "string"},
+                "sources": {"type": "array", "items": {"type": "integer"}},
                 "derived": text_schema(
                     "How a number or date in `text` follows from the messages, or, if `text` is a"
                     " complete paraphrase or in another language, a quotation of a message."
                 ),
             },
             "text",
-            "derived",
         ),
     ]
 }

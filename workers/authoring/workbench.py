@@ -2,12 +2,12 @@
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from memory.kernel.canonical import canonical_json
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.log.models.entries import STATEMENTS, EntryOutcome, LogEntry, Outcome
 from memory.project import (
@@ -71,10 +71,9 @@ SMALL_COLLECTION = 10
 FACTS_OF_RECORD = 3
 MAX_FACT_CHARACTERS = 2000
 MAX_FINDINGS = 10
-# How many of the newest records of a class are compared with a record that is added. In how many
-# calls the model is asked about the one that says the same, and how many of its characters it sees.
+# How many of the newest records of a class are compared with a record that is added, and how many
+# characters of the one that says the same are shown.
 COMPARED_RECORDS = 300
-MAX_QUESTIONS = 2
 MAX_ASKED = 400
 
 NOTHING_SHOWN: Mapping[str, int] = MappingProxyType({})
@@ -128,9 +127,9 @@ class Workbench:
         # What the model has sent, by number, and those of these edits that apply.
         self._sent: dict[int, Any] = {}
         self.edits: dict[int, Edit] = {}
-        # In how many earlier calls the model was asked about each record, and about which in this.
-        self._asked = Counter[RecordId]()
-        self._asked_now = set[RecordId]()
+        # The questions whether a record is one with these fields, of earlier calls and of this one.
+        self._asked = set[tuple[RecordId, str]]()
+        self._asked_now = set[tuple[RecordId, str]]()
         # The records with which new ones are compared, by domain and class, and those that edits,
         # by number, would add once more.
         self._compared: dict[tuple[str, str], Candidates] = {}
@@ -387,8 +386,7 @@ class Workbench:
         changed; with a change, all edits are applied anew, in order.
         """
         before = set(self.edits)
-        self._asked.update(self._asked_now)
-        self._asked_now = set()
+        self._asked |= self._asked_now
         sent = expand_edits(sent)
         if isinstance(sent, Mapping):
             try:
@@ -492,8 +490,8 @@ class Workbench:
         """Return an edit; an `add` of a record that exists says so by SAME_AS.
 
         Raises EditError to ask about a record that is merely alike, unless it was shown: then the
-        model knows what it adds. A record is asked about in at most MAX_QUESTIONS calls, so that
-        the work goes on even if the model does not answer.
+        model knows what it adds. A question is asked in one call only, so that the work goes on
+        even if the model does not answer, but sends the same again.
         """
         is_add = isinstance(edit, dict) and edit.get("op") == Add.op
         if not is_add or edit.get(NEW) is True or SAME_AS in edit:
@@ -508,9 +506,10 @@ class Workbench:
         alike = candidates.find_alike(edit["fields"])
         if alike is None or alike in self.shown.records or not self._is_untouched(alike):
             return edit
-        if self._asked[alike] == MAX_QUESTIONS:
+        question = (alike, canonical_json(edit["fields"]))
+        if question in self._asked:
             return edit
-        self._asked_now.add(alike)
+        self._asked_now.add(question)
         record = self._project.record(alike)
         assert record is not None
         self.shown.entries |= {*record.sources}

@@ -85,13 +85,20 @@ def test_a_record_that_says_the_same_is_asked_about_before_another_is_added(
     assert not {SAME_AS, NEW} & made.keys()
 
 
-def test_a_model_that_does_not_answer_is_asked_twice(
+def test_a_model_that_sends_the_same_again_is_not_asked_again(
     user: MemoryUser, hidden_trip: str, say: Say, work: Work
 ) -> None:
     (again,) = say("The user sees Rome, all of it, in May 2026.", kind=EntryKind.FACT)
-    server = work(*[edits(trip(again, **ROME), finish=True)] * 3)
-    assert len(server.requests) == 3
-    assert trips_of(user) == 2
+    other = {**ROME, "starts_on": "2026-05-08"}
+    server = work(
+        edits(trip(again, **ROME), finish=True),
+        edits(trip(again, **ROME), trip(again, **other), finish=True),
+        edits(trip(again, **ROME), finish=True),
+    )
+    told = server.requests[2].results[-1]
+    assert told.count("is this ") == 1
+    assert "edit 2: is this" in told
+    assert trips_of(user) == 3
 
 
 def test_a_record_that_is_new_or_was_shown_is_not_asked_about(
@@ -101,8 +108,8 @@ def test_a_record_that_is_new_or_was_shown_is_not_asked_about(
     server = work(edits({**trip(again, **ROME), NEW: True}, finish=True))
     assert (len(server.requests), trips_of(user)) == (1, 2)
     monkeypatch.setattr("workers.authoring.workbench.MAX_RELATED", 12)
-    (again,) = say("The user sees Rome, all of it, twice in May 2026.", kind=EntryKind.FACT)
-    server = work(edits(trip(again, **ROME), finish=True))
+    (again,) = say("The user sees Rome, all of it, in June 2026.", kind=EntryKind.FACT)
+    server = work(edits(trip(again, **{**ROME, "starts_on": "2026-06"}), finish=True))
     assert (len(server.requests), trips_of(user)) == (1, 3)
 
 
