@@ -11,7 +11,7 @@ from tests.edits import define, dismiss
 from tests.integration.authoring.conftest import TRIP, Say, Work, asked, edits, remembers, trip
 from tests.integration.authoring.test_prompts import lives
 from tests.llm_server import called
-from tests.steps import head_of
+from tests.steps import head_of, settle_records
 from workers.authoring.tools import NEW, SAME_AS
 
 pytestmark = pytest.mark.django_db
@@ -40,6 +40,24 @@ def test_facts_behind_related_records_are_shown_and_may_be_corrected(
     assert "The user goes to Rome on 2026-05-08." in question
     assert f"travel.trips.trip-{fact} Trip" in question
     assert LogEntry.objects.get(content=corrected).derived_from == [fact, message]
+
+
+def test_an_old_record_is_found_by_the_fact_that_it_was_made_from(
+    user: MemoryUser, fact: int, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a trip made from a fact, and newer ones, of which alone the words are compared
+    monkeypatch.setattr("workers.authoring.workbench.SCANNED_RECORDS", 2)
+    work(edits(TRIP, trip(fact), finish=True))
+    towns = [{"to": f"Town {number}", "starts_on": "2026-01-01"} for number in range(4)]
+    for_each = {"domain": "travel", "type": "Trip"}
+    settle_records(
+        user, *({**for_each, "key": f"t{n}", "data": one} for n, one in enumerate(towns))
+    )
+    # When a message is about it
+    say("We don't go to Rome on 2026-05-08.")
+    server = work(remembers())
+    # Then it is shown
+    assert f"travel.trips.trip-{fact} Trip" in asked(server.requests[0])
 
 
 def test_keys_of_a_touched_collection_are_listed_however_large_it_is(
