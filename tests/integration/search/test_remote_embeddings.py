@@ -821,7 +821,6 @@ def test_a_redaction_takes_along_what_was_embedded_so_far(
     assert not SearchBlock.objects.filter(segment__user=user).exists()
 
 
-@pytest.mark.parametrize("is_large", [True, False])
 def test_question_of_leased_work_is_not_sent_without_the_lease(
     eager: None, user: MemoryUser, say: Say, serve: Serve
 ) -> None:
@@ -837,6 +836,7 @@ def test_question_of_leased_work_is_not_sent_without_the_lease(
     assert len(server.requests) == sent + 1
 
 
+@pytest.mark.parametrize("is_large", [True, False])
 def test_entry_redacted_between_two_calls_is_not_sent(
     eager: None,
     user: MemoryUser,
