@@ -147,10 +147,10 @@ FILL: Sequence[str] = (
     """,
     """
     INSERT INTO memory_llmcall (id, workspace_id, user_id, purpose, work, turn, attempt, model,
-        answered_by, prompt_hash, outcome, error, input_tokens, output_tokens, cost,
+        answered_by, instructions, prompt_hash, outcome, error, input_tokens, output_tokens, cost,
         reserved_tokens, started_at, expires_at, finished_at, seconds)
     SELECT gen_random_uuid(), u.workspace_id, u.id, 'structure', gen_random_uuid(), 1, 1,
-        'openai:model-' || n %% 3, '', 'x', 'ok', '', 900, 120, 0.002, 2000, at, at, at, 1.5
+        'openai:model-' || n %% 3, '', '', 'x', 'ok', '', 900, 120, 0.002, 2000, at, at, at, 1.5
     FROM generate_series(1, %(runs)s) n
     JOIN (SELECT id, workspace_id, row_number() OVER (ORDER BY id) AS place FROM memory_memoryuser)
         u ON u.place = n %% %(users)s + 1
