@@ -3,51 +3,58 @@
 The constraint runs on users' project versions at the times when its result could have changed
 (`workers/execution/backtesting.py`). The constraint's findings are combined into alerts by the
 rules of `memory.alerts.reconcile`, but nobody is notified. A workspace constraint's version may
-be approved once a backtest of that version has finished.
+be approved once its backtest has finished.
+
+A backtest's `report` has the number of users whose records were checked for the constraint's shape
+(`checked`), and maps the key of each selected user to a result or, until it is known, to null:
+
+    {"checked": 40, "users": {"7": {"alerts": 3, "findings": [...], "problems": [...]}, "9": null}}
+
+`alerts` counts all alerts; `findings` has the first of them, with their evidence.
 """
 
 import datetime
 import re
-from collections import Counter
-from contextlib import suppress
+from collections.abc import Collection
+from itertools import islice
 from typing import Any
 
-from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
+from django.db import transaction
+from django.db.models import CharField, Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import MD5, Cast, Concat
 from django.utils import timezone
 
-from memory.constraints.models.backtests import (
-    GOING_ON,
-    Backtest,
-    BacktestState,
-    BacktestUser,
-    UserState,
-)
+from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestState
 from memory.constraints.models.workspace_constraints import (
     VersionState,
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.constraints.simulated_alerts import UserResult
+from memory.constraints.simulated_alerts import SimulatedAlert
 from memory.kernel import pauses
 from memory.kernel.admission import quotas
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.texts import REDACTED
 from memory.kernel.work import leases
 from memory.log.models.entries import By
+from memory.project import Outline
 from memory.project.paths import constraint_path
+from memory.project.shapes import match, needs_of
 from memory.versions import computed_states
 from memory.versions.models.checkpoints import Blob, Checkpoint
 
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MAX_DAYS = 365, 3650
 USERS, MAX_USERS = 200, 2000
-# The maximum number of findings kept per backtest and per user; all of them are counted.
-MAX_FINDINGS = 1000
-MAX_FINDINGS_OF_USER = 100
+# The maximum number of findings kept per backtest and per user; all alerts are counted.
+MAX_FINDINGS = 200
+MAX_FINDINGS_OF_USER = 20
 # The maximum number of problems kept per user.
-MAX_PROBLEMS = 20
+MAX_PROBLEMS = 5
+# How many users to match against a shape at a time.
+BATCH = 100
 # How long a backtest is kept after it has ended.
 KEPT = datetime.timedelta(days=90)
 
@@ -83,10 +90,9 @@ def start(
     """Start a backtest of a constraint version over the histories of the users it applies to.
 
     A history is what was known at each point in time or, if `times` is `By.OCCURRED`, what was true
-    at each point in time. A user whose history can't be computed counts as failed. A backtest of
-    this version that is already running is returned if it has the same arguments, and cancelled
-    otherwise. Raises BadBacktest if an argument is out of range, and NotTestable if the version
-    hasn't passed the checks.
+    at each point in time. A user whose history can't be computed counts as failed. The backtest
+    replaces the version's earlier one. Raises BadBacktest if an argument is out of range, and
+    NotTestable if the version hasn't passed the checks.
     """
     _check("days", days, MAX_DAYS)
     _check("users", most_users, MAX_USERS)
@@ -112,7 +118,7 @@ def start(
                 most_users=most_users,
                 created_by=by,
             ),
-            locked.backtests.all(),
+            Backtest.objects.filter(version=locked),
         )
 
 
@@ -128,9 +134,9 @@ def start_own(
     """Start a backtest of a constraint from the user's newest version over the user's history.
 
     If `source` is given, it is run instead of the constraint's stored source, after a worker has
-    checked it against the policy. `path` is the constraint's path or just its name. Raises
-    BadBacktest if an argument is invalid, and CannotBeTold if the history by the entries'
-    own times can't be computed.
+    checked it against the policy. `path` is the constraint's path or just its name. The backtest
+    replaces the earlier one of this constraint. Raises BadBacktest if an argument is invalid, and
+    CannotBeTold if the history by the entries' own times can't be computed.
     """
     _check("days", days, MAX_DAYS)
     path = path if "/" in path else constraint_path(path)
@@ -153,7 +159,7 @@ def start_own(
             )
         if times == By.OCCURRED:
             computed_states.refuse_untyped(head)
-        backtest = _start(
+        return _start(
             Backtest(
                 workspace_id=locked.workspace_id,
                 user=locked,
@@ -162,14 +168,11 @@ def start_own(
                 days=days,
                 by=times,
                 most_users=1,
-                picked=True,
-                looked_at=1,
+                report={"checked": 1, "users": {str(locked.pk): None}},
                 created_by=by,
             ),
             locked.backtests.filter(constraint=path),
         )
-        BacktestUser.objects.get_or_create(backtest=backtest, user=locked)
-    return backtest
 
 
 def own_source(backtest: Backtest) -> str:
@@ -188,13 +191,8 @@ def _check(name: str, value: int, most: int) -> None:
         raise BadBacktest(name, f"Give a whole number from 1 to {most}.")
 
 
-def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
-    going_on = others.filter(state__in=GOING_ON).first()
-    if going_on is not None:
-        same = ("days", "most_users", "source_hash", "by")
-        if all(getattr(going_on, name) == getattr(new, name) for name in same):
-            return going_on
-        _cancel(others, "another backtest was started")
+def _start(new: Backtest, earlier: QuerySet[Backtest]) -> Backtest:
+    earlier.delete()  # a worker that is running it loses its lease
     check_backtests(new.workspace)
     new.until = timezone.now()
     new.save(force_insert=True)
@@ -230,30 +228,19 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
 
 
 def purge(limit: int) -> int:
-    """Delete expired backtests, oldest first, until `limit` rows have been deleted.
+    """Delete up to `limit` expired backtests, oldest first, and return how many were deleted.
 
-    Returns how many rows were deleted. Backtests that justify the approval of a constraint's newest
-    or live version are kept.
+    Backtests that justify the approval of a constraint's newest or live version are kept.
     """
     newer = WorkspaceConstraintVersion.objects.filter(
         constraint=OuterRef("version__constraint"), number__gt=OuterRef("version__number")
     )
-    later = Backtest.objects.filter(
-        version=OuterRef("version"),
-        state=BacktestState.FINISHED,
-        created_at__gt=OuterRef("created_at"),
-    )
     old = Backtest.objects.filter(finished_at__lt=timezone.now() - KEPT).exclude(
         Q(version__isnull=False, state=BacktestState.FINISHED)
         & (Q(version=F("version__constraint__live")) | ~Exists(newer))
-        & ~Exists(later)
     )
-    deleted = 0
-    for backtest in old.order_by("finished_at")[:limit]:
-        deleted += backtest.delete()[0]
-        if deleted >= limit:
-            break
-    return deleted
+    keys = old.order_by("finished_at").values("pk")[:limit]
+    return Backtest.objects.filter(pk__in=keys).delete()[0]
 
 
 def waiting() -> QuerySet[Backtest]:
@@ -261,35 +248,94 @@ def waiting() -> QuerySet[Backtest]:
     return Backtest.objects.filter(~pauses.are_paused("user", "workspace"), state__in=GOING_ON)
 
 
-def settle(backtest: Backtest, row: BacktestUser, result: UserResult, **columns: Any) -> None:
-    """Store a backtest's result for a user, unless the user has been erased.
+def select_users(backtest: Backtest) -> None:
+    """Match users against the version's shape until enough of them match, and store the report.
 
-    `columns` are additional columns for the user's row. Raises LeaseLost if the worker no longer
-    holds the backtest's lease.
+    The users are matched in the order of a hash of the version and the user, which is always the
+    same, but can't be influenced by anybody. Raises LeaseLost if the worker no longer holds the
+    backtest's lease.
     """
+    assert backtest.version is not None
+    needs = needs_of(backtest.version.source)
+    key = MD5(Concat(Value(str(backtest.version.pk)), Cast("public_id", CharField())))
+    with_head = MemoryUser.objects.filter(workspace=backtest.workspace_id, head__isnull=False)
+    # Ordering by hash has to sort every user: sort keys only, once.
+    keys = with_head.order_by(key).values_list("pk", flat=True).iterator(chunk_size=BATCH)
+    checked, selected = 0, list[int]()
+    while len(selected) < backtest.most_users and (batch := list(islice(keys, BATCH))):
+        outlines = dict(with_head.filter(pk__in=batch).values_list("pk", "head__outline"))
+        for pk in batch:
+            if len(selected) < backtest.most_users:
+                checked += 1
+                if pk in outlines and match(needs, Outline.from_json(outlines[pk])).applies:
+                    selected.append(pk)
+    backtest.report = {"checked": checked, "users": dict.fromkeys(map(str, selected))}
+    backtest.attempts = 0
+    leases.write(backtest, report=backtest.report, attempts=0)
+
+
+def store_result(
+    backtest: Backtest,
+    user: MemoryUser,
+    alerts: Collection[SimulatedAlert],
+    problems: Collection[dict[str, Any]],
+) -> None:
+    """Store a backtest's result for a user; drop the user if erased in the meantime.
+
+    Raises LeaseLost if the worker no longer holds the backtest's lease.
+    """
+    users = backtest.report["users"]
+    room = MAX_FINDINGS - sum(len(result["findings"]) for result in users.values() if result)
     with transaction.atomic():
-        # Reset the attempt count for the next user.
-        backtest.attempts = 0
-        leases.write(backtest, attempts=0, last_error="")
-        kept_before = backtest.users.aggregate(kept=Sum("kept_count", default=0))["kept"]
-        findings = [episode.to_json(row.user.time_zone) for episode in result.episodes]
-        kept = findings[: max(min(MAX_FINDINGS_OF_USER, MAX_FINDINGS - kept_before), 0)]
-        BacktestUser.objects.filter(pk=row.pk).update(
-            **{
-                "state": UserState.DONE,
-                "problems": result.problems[:MAX_PROBLEMS],
-                "problem_count": len(result.problems),
-                "alert_count": len(findings),
-                "counts": {
-                    "severity": Counter(finding["severity"] for finding in findings),
-                    "month": Counter(finding["day"][:7] for finding in findings),
-                    "open": sum(finding["resolved_at"] is None for finding in findings),
-                },
-                "findings": kept,
-                "kept_count": len(kept),
-                **columns,
+        # An erasure holds this lock until it has removed the user's results.
+        alive = MemoryUser.objects.select_for_update(no_key=True).filter(pk=user.pk)
+        if alive.values("pk").first():
+            kept = list(alerts)[: max(min(MAX_FINDINGS_OF_USER, room), 0)]
+            users[str(user.pk)] = {
+                "alerts": len(alerts),
+                "findings": [alert.to_json(user.time_zone) for alert in kept],
+                "problems": list(problems)[:MAX_PROBLEMS],
             }
-        )
+        else:
+            del users[str(user.pk)]
+        backtest.attempts = 0  # each user has attempts of its own
+        leases.write(backtest, report=backtest.report, attempts=0, last_error="")
+
+
+def erase_results(user: MemoryUser) -> None:
+    """Remove a user from all reports; call this with the user's row locked."""
+    for backtest in _interrupt(user):
+        del backtest.report["users"][str(user.pk)]
+        backtest.save(update_fields=["report"])
+
+
+def redact_results(user: MemoryUser, since: datetime.datetime) -> None:
+    """Remove what a user's results in backtests started since then may quote.
+
+    Call this with the user's row locked.
+    """
+    for backtest in _interrupt(user):
+        result = backtest.report["users"][str(user.pk)]
+        if result is not None and backtest.created_at >= since:
+            for finding in result["findings"]:
+                finding |= {"message": REDACTED, "evidence": [], "fingerprint": ""}
+            for problem in result["problems"]:
+                problem["message"] = REDACTED
+            backtest.save(update_fields=["report"])
+
+
+def of_user(user: MemoryUser) -> QuerySet[Backtest]:
+    """Select the backtests whose report has this user."""
+    return Backtest.objects.filter(
+        workspace=user.workspace_id, report__users__has_key=str(user.pk)
+    ).order_by("created_at", "pk")
+
+
+def _interrupt(user: MemoryUser) -> QuerySet[Backtest]:
+    """Revoke the leases on backtests whose report has this user; select and lock all of these."""
+    rows = of_user(user)
+    rows.order_by().filter(state__in=GOING_ON).update(**leases.REVOKED, last_error="")
+    return rows.select_for_update(no_key=True, of=("self",))
 
 
 def finish(backtest: Backtest) -> None:
@@ -297,9 +343,14 @@ def finish(backtest: Backtest) -> None:
 
     Raises LeaseLost if the worker no longer holds the backtest's lease.
     """
-    states = Counter(backtest.users.values_list("state", flat=True))
-    failed = bool(states) and not states[UserState.DONE]
+    results = backtest.report["users"].values()
+    failed = bool(results) and all(map(is_failure, results))
     _end(backtest, "none of the users could be evaluated" if failed else "")
+
+
+def is_failure(result: dict[str, Any]) -> bool:
+    """Return whether a user's result says that the user could not be evaluated."""
+    return any(problem["kind"] == "failed" for problem in result["problems"])
 
 
 def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
@@ -314,22 +365,17 @@ def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
 def try_again(chosen: QuerySet[Backtest]) -> int:
     """Resume backtests that failed permanently because of a server fault.
 
-    Failed backtests that have been replaced by a running one stay as they are. Returns how many
-    were resumed.
+    Returns how many were resumed.
     """
-    number = 0
-    for backtest in chosen.filter(dead_since__isnull=False):
-        with suppress(IntegrityError), transaction.atomic():
-            number += Backtest.objects.filter(pk=backtest.pk, state=BacktestState.FAILED).update(
-                state=BacktestState.RUNNING,
-                reason="",
-                finished_at=None,
-                attempts=0,
-                run_after=timezone.now(),
-                hinted_at=None,
-                dead_since=None,
-            )
-    return number
+    return chosen.filter(dead_since__isnull=False, state=BacktestState.FAILED).update(
+        state=BacktestState.RUNNING,
+        reason="",
+        finished_at=None,
+        attempts=0,
+        run_after=timezone.now(),
+        hinted_at=None,
+        dead_since=None,
+    )
 
 
 def _end(backtest: Backtest, failure: str, **columns: Any) -> None:

@@ -6,11 +6,11 @@ The rules are the same as for real alerts (`memory.alerts.reconcile`).
 import datetime
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memory.alerts.findings import ConstraintFinding, differences, most_severe
+from memory.alerts.findings import ConstraintFinding, most_severe
 from memory.alerts.models.alerts import Severity, severity_rank
 from memory.kernel.settings.alert_settings import DAY, OPENINGS_OF_ONE, EffectiveSettings
 
@@ -20,17 +20,19 @@ class BacktestIssue:
     """A reason why a constraint would not have fired, at one point in time or for a while.
 
     The kinds are `error` (the constraint failed), `alert_limit` (it would have been paused),
-    `redacted` (its input has since been redacted) and `unknown` (its findings are unknown from that
-    time on).
+    `redacted` (its input has since been redacted), `unknown` (its findings are unknown from that
+    time on) and `failed` (the user could not be evaluated at all).
     """
 
     kind: str
     message: str
 
-    def to_json(self, at: datetime.datetime, version: int) -> dict[str, Any]:
+    def to_json(
+        self, at: datetime.datetime | None = None, version: int | None = None
+    ) -> dict[str, Any]:
         """Return the issue as JSON, with its time and version."""
-        told = {"kind": self.kind, "message": self.message[:1000]}
-        return {"at": at.isoformat(), "version": version, **told}
+        issue = {"kind": self.kind, "message": self.message[:1000]}
+        return {"at": at.isoformat() if at else None, "version": version, **issue}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,107 +46,79 @@ class Evaluation:
 
 
 @dataclass
-class Episode:
-    """A simulated alert, starting with the evaluation that would have opened it."""
+class SimulatedAlert:
+    """An alert as the evaluation `opened` would have opened it."""
 
-    opened: ConstraintFinding
-    at: datetime.datetime
-    version: int
-    newest: ConstraintFinding
+    finding: ConstraintFinding
+    opened: Evaluation
     severity: Severity
-    changes: list[dict[str, Any]] = field(default_factory=list)
-    resolved: Evaluation | None = None
+    resolved_at: datetime.datetime | None = None
 
     def to_json(self, time_zone: str) -> dict[str, Any]:
         """Return the alert as JSON; `day` is when it would have opened in the user's time zone."""
         return {
-            "fingerprint": self.opened.fingerprint,
+            "fingerprint": self.finding.fingerprint,
             "severity": self.severity,
-            "message": self.opened.message,
-            "evidence": list(self.opened.evidence),
-            "entries": self.opened.entries,
-            "opened_at": self.at.isoformat(),
-            "day": self.at.astimezone(ZoneInfo(time_zone)).date().isoformat(),
-            "version": self.version,
-            "changes": self.changes,
-            "resolved_at": self.resolved.at.isoformat() if self.resolved else None,
-            "resolved_version": self.resolved.version if self.resolved else None,
+            "message": self.finding.message,
+            "evidence": list(self.finding.evidence),
+            "entries": self.finding.entries,
+            "opened_at": self.opened.at.isoformat(),
+            "day": self.opened.at.astimezone(ZoneInfo(time_zone)).date().isoformat(),
+            "version": self.opened.version,
+            "resolved_at": self.resolved_at.isoformat() if self.resolved_at else None,
         }
 
 
-@dataclass
-class UserResult:
-    """The simulated alerts for one user, and the constraint's problems."""
-
-    episodes: list[Episode] = field(default_factory=list)
-    problems: list[dict[str, Any]] = field(default_factory=list)
-
-
-def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> UserResult:
+def simulate_alerts(
+    evaluations: Iterable[Evaluation], limits: EffectiveSettings
+) -> tuple[list[SimulatedAlert], list[dict[str, Any]]]:
     """Combine evaluations, in chronological order, into alerts by the same rules as real alerts.
 
-    While the constraint has a problem, it opens no alerts, and its open alerts stay open. If it
-    would have been paused, this counts as a problem only at that point in time, as if the
-    constraint had been resumed right away.
+    Returns the alerts and the constraint's problems. While the constraint has a problem, it opens
+    no alerts, and its open alerts stay open. If it would have been paused, this counts as a problem
+    only at that point in time, as if the constraint had been resumed right away.
     """
-    told = UserResult()
-    live: dict[str, Episode] = {}
-    lately: deque[tuple[datetime.datetime, str]] = deque()
-    before: BacktestIssue | None = None
-    for moment in moments:
-        while lately and lately[0][0] <= moment.at - DAY:
-            lately.popleft()
-        found = most_severe(moment.findings)
-        new = [one for one in found if one not in live]
-        problem = moment.problem or _exceeded_limit(moment, len(new), len(lately), limits)
+    alerts: list[SimulatedAlert] = []
+    problems: list[dict[str, Any]] = []
+    live: dict[str, SimulatedAlert] = {}
+    recent: deque[tuple[datetime.datetime, str]] = deque()
+    previous: BacktestIssue | None = None
+    for evaluation in evaluations:
+        while recent and recent[0][0] <= evaluation.at - DAY:
+            recent.popleft()
+        findings = most_severe(evaluation.findings)
+        new = len(findings.keys() - live.keys())
+        problem = evaluation.problem or _exceeded_limit(evaluation, new, len(recent), limits)
+        if problem is not None and problem != previous:
+            problems.append(problem.to_json(evaluation.at, evaluation.version))
+        previous = problem
         if problem is not None:
-            if problem != before:
-                told.problems.append(problem.to_json(moment.at, moment.version))
-            before = problem
             continue
-        before = None
-        for fingerprint in live.keys() - found.keys():
-            live.pop(fingerprint).resolved = moment
-        for fingerprint, finding in found.items():
-            if fingerprint in live:
-                _keep(live[fingerprint], finding, moment)
+        for fingerprint in live.keys() - findings.keys():
+            live.pop(fingerprint).resolved_at = evaluation.at
+        for fingerprint, finding in findings.items():
+            if alert := live.get(fingerprint):
+                alert.severity = max(alert.severity, finding.severity, key=severity_rank)
                 continue
-            live[fingerprint] = Episode(
-                finding, moment.at, moment.version, finding, finding.severity
-            )
-            told.episodes.append(live[fingerprint])
-            lately.append((moment.at, fingerprint))
-            times = sum(one == fingerprint for _, one in lately)
+            live[fingerprint] = SimulatedAlert(finding, evaluation, finding.severity)
+            alerts.append(live[fingerprint])
+            recent.append((evaluation.at, fingerprint))
+            times = sum(opened == fingerprint for _, opened in recent)
             if times == OPENINGS_OF_ONE:
                 flaps = f"it opened the same alert {times} times within 24 hours"
                 paused = BacktestIssue(kind="alert_limit", message=flaps)
-                told.problems.append(paused.to_json(moment.at, moment.version))
-    return told
+                problems.append(paused.to_json(evaluation.at, evaluation.version))
+    return alerts, problems
 
 
 def _exceeded_limit(
-    moment: Evaluation, new: int, lately: int, limits: EffectiveSettings
+    evaluation: Evaluation, new: int, recent: int, limits: EffectiveSettings
 ) -> BacktestIssue | None:
     most, within_day = limits.alerts_per_constraint, limits.openings_per_day
-    if len(moment.findings) > most:
+    if len(evaluation.findings) > most:
         reason = f"it raised more than {most} alerts at once"
-    elif new and lately + new > within_day:
+    elif new and recent + new > within_day:
         reason = f"it would open more than {within_day} alerts within 24 hours"
     else:
         return None
     return BacktestIssue(kind="alert_limit", message=reason)
-
-
-def _keep(episode: Episode, finding: ConstraintFinding, moment: Evaluation) -> None:
-    changed = differences(episode.newest, finding)
-    episode.newest = finding
-    if changed:
-        episode.changes.append(
-            {
-                "at": moment.at.isoformat(),
-                "version": moment.version,
-                "changed": changed,
-                "severity": finding.severity,
-            }
-        )
-    episode.severity = max(episode.severity, finding.severity, key=severity_rank)

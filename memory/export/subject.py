@@ -16,6 +16,7 @@ from django.db import models
 from django.http import FileResponse
 from django.utils import timezone
 
+from memory.constraints import backtests
 from memory.export.archive import file_name
 from memory.kernel.database.snapshots import snapshot
 from memory.kernel.encryption import EncryptionError
@@ -27,6 +28,12 @@ from memory.log import copies
 from memory.privacy import erasure_registry, redaction
 from memory.versions.models.checkpoints import Blob
 from memory.versions.past_states import BeingRedacted, refuse_being_redacted
+
+# These results are parts of rows that belong to nobody.
+RESULTS = Export(
+    "backtest-results",
+    "the alerts that workspace constraints would have raised about the person in backtests",
+)
 
 
 def exports() -> dict[type[models.Model], Export]:
@@ -103,16 +110,31 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
     refuse_being_redacted(user)
     if redaction.waiting().filter(user=user).exists():
         raise BeingRedacted
-    counts = {}
-    for model, part in exports().items():
-        with archive.open(f"{folder}{part.name}.jsonl", "w", force_zip64=True) as file:
-            number = 0
-            for number, row in enumerate(rows(user, model), 1):  # noqa: B007 counted
-                line = json.dumps(row, default=_told, ensure_ascii=False)
-                file.write(line.encode(errors="replace") + b"\n")
-            counts[part.name] = number
+    parts = {part.name: rows(user, model) for model, part in exports().items()}
+    parts[RESULTS.name] = _backtest_results(user)
+    counts = {
+        name: _write_rows(archive, f"{folder}{name}.jsonl", part) for name, part in parts.items()
+    }
     _write_project(archive, user, folder)
     archive.writestr(f"{folder}README.md", _readme(user, counts))
+
+
+def _backtest_results(user: MemoryUser) -> Iterator[dict[str, Any]]:
+    """Yield the person's results in backtests of workspace constraints, which are about others."""
+    for backtest in backtests.of_user(user).filter(version__isnull=False).iterator(chunk_size=1):
+        if result := backtest.report["users"][str(user.pk)]:
+            about = {name: getattr(backtest, name) for name in ("id", "constraint", "created_at")}
+            yield about | result
+
+
+def _write_rows(archive: zipfile.ZipFile, path: str, rows: Iterator[dict[str, Any]]) -> int:
+    """Write rows to a file in the zip, one per line, and return their number."""
+    number = 0
+    with archive.open(path, "w", force_zip64=True) as file:
+        for number, row in enumerate(rows, 1):  # noqa: B007 counted
+            line = json.dumps(row, default=_told, ensure_ascii=False)
+            file.write(line.encode(errors="replace") + b"\n")
+    return number
 
 
 def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
@@ -150,7 +172,7 @@ def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
         "|---|---|---|",
         *(
             f"| `{one.name}.jsonl` | {one.description} | {counts[one.name]} |"
-            for one in exports().values()
+            for one in [*exports().values(), RESULTS]
         ),
         "| `project/` | the current memory, as Python source |"
         f" {(len(user.head.tree) if user.head else 0)} files |",

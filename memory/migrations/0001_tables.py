@@ -268,9 +268,7 @@ class Migration(migrations.Migration):
                 ("until", models.DateTimeField()),
                 ("state", models.CharField(default="waiting", max_length=16)),
                 ("reason", models.CharField(blank=True, default="", max_length=300)),
-                ("cursor", models.CharField(blank=True, default="", max_length=32)),
-                ("picked", models.BooleanField(default=False)),
-                ("looked_at", models.PositiveIntegerField(default=0)),
+                ("report", models.JSONField(default=dict)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("created_by", models.CharField(max_length=200)),
                 ("started_at", models.DateTimeField(null=True)),
@@ -738,45 +736,6 @@ class Migration(migrations.Migration):
             options={
                 "constraints": [
                     models.UniqueConstraint(fields=("user", "hash"), name="blob_of_user")
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="BacktestUser",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
-                ("state", models.CharField(default="waiting", max_length=16)),
-                ("since", models.DateTimeField(null=True)),
-                ("known_until", models.DateTimeField(null=True)),
-                ("versions", models.PositiveIntegerField(default=0)),
-                ("looks", models.PositiveIntegerField(default=0)),
-                ("problems", memory.kernel.models.fields.ExactJSONField(default=list)),
-                ("problem_count", models.PositiveIntegerField(default=0)),
-                ("alert_count", models.PositiveIntegerField(default=0)),
-                ("kept_count", models.PositiveIntegerField(default=0)),
-                ("counts", memory.kernel.models.fields.ExactJSONField(default=dict)),
-                ("findings", memory.kernel.models.fields.ExactJSONField(default=list)),
-                ("error", models.TextField(blank=True, default="")),
-                (
-                    "backtest",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="users",
-                        to="memory.backtest",
-                    ),
-                ),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to="memory.memoryuser",
-                    ),
-                ),
-            ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("backtest", "user"), name="user_of_backtest")
                 ],
             },
         ),
@@ -2238,7 +2197,6 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="backtest",
             constraint=models.UniqueConstraint(
-                condition=models.Q(("state__in", ["waiting", "running"])),
                 fields=("version",),
                 name="one_backtest_of_version",
             ),
@@ -2246,7 +2204,6 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="backtest",
             constraint=models.UniqueConstraint(
-                condition=models.Q(("state__in", ["waiting", "running"])),
                 fields=("user", "constraint"),
                 name="one_backtest_of_own",
             ),

@@ -29,13 +29,11 @@ from django.db.models import (
 )
 
 from memory.alerts import alert_events, alert_redaction
-from memory.constraints import forecasts
-from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestUser
+from memory.constraints import backtests, forecasts
 from memory.kernel.canonical import sha256
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.texts import REDACTED
-from memory.kernel.work import leases
 from memory.llm.models import LlmCall
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
@@ -301,8 +299,8 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
     )
     _forget_reasons(user, since)
     Lane.objects.filter(user=user).update(last_error="")
-    if traces.versions:
-        _forget_backtests(user, traces)
+    if traces.since is not None:
+        backtests.redact_results(user, traces.since)
         forecasts.forget(user)
     alert_redaction.redact(user, seqs, traces.since)
     alert_events.redact(user, seqs, since)
@@ -516,17 +514,3 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     )
     earlier = Redaction.objects.filter(user=user, finished_at__gte=since).exclude(problem="")
     earlier.update(problem=REDACTED)
-
-
-def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
-    """Redact results of backtests that may be affected; unfinished backtests lose their leases."""
-    of_user = BacktestUser.objects.filter(user=user, backtest__created_at__gte=traces.since)
-    going_on = Backtest.objects.filter(state__in=GOING_ON, users__user=user)
-    going_on.update(**leases.REVOKED, last_error="")
-    for row in of_user:
-        emptied = {"message": REDACTED, "evidence": [], "fingerprint": ""}
-        BacktestUser.objects.filter(pk=row.pk).update(
-            problems=[{**problem, "message": REDACTED} for problem in row.problems],
-            findings=[{**finding, **emptied} for finding in row.findings],
-            error=REDACTED if row.error else "",
-        )

@@ -30,7 +30,8 @@ from memory.alerts import transitions
 from memory.alerts.delivery import outbox
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
-from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestUser
+from memory.constraints import backtests
+from memory.constraints.models.backtests import Backtest
 from memory.kernel.database.timeouts import retry_deadlocks
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.leased import LeasedWork
@@ -164,11 +165,8 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
         escalate_at=None,
         holds_back=False,
     )
-    parts = BacktestUser.objects.filter(user=user)
-    _take(Backtest.objects.filter(state__in=GOING_ON, users__in=parts))
-    for part in (BacktestUser, Backtest):
-        _forget_staff_actions(part, user)
-    parts.delete()
+    backtests.erase_results(user)
+    _forget_staff_actions(Backtest, user)
     Backtest.objects.filter(user=user).delete()
     for model in models_about_users():
         if issubclass(model, LeasedWork) and model not in (UserErasure, Delivery):

@@ -209,7 +209,7 @@ def test_workspace_constraint_from_writing_to_disabling(page: Page, system: Syst
         seconds=120,
     )
     assert version["state"] == "passed", version
-    polled(lambda: finished(manager), lambda number: number == 1, seconds=120)
+    first = polled(lambda: finished(manager), bool, seconds=120)
     assert ada.alerts() == []
 
     # When it is backtested again, by hand
@@ -217,12 +217,11 @@ def test_workspace_constraint_from_writing_to_disabling(page: Page, system: Syst
     act(page, "Backtest")
     follow(page.locator(".messagelist").get_by_role("link"))
     expect(page.get_by_role("heading", name="View backtest")).to_be_visible()
-    polled(lambda: finished(manager), lambda number: number == 2, seconds=120)
+    polled(lambda: finished(manager), lambda keys: keys not in ([], first), seconds=120)
     page.reload()
 
-    # Then its page has a chart of what it would have said
+    # Then its page shows the alerts that the constraint would have raised
     expect(page.locator(".field-fired")).to_contain_text("1 alert, for 1 of 1 user")
-    expect(page.locator(".field-months table.chart meter")).to_have_count(1)
 
     # When it is approved there and given to all users, then she has an alert
     act(page, "Approve")
@@ -248,9 +247,10 @@ def test_workspace_constraint_from_writing_to_disabling(page: Page, system: Syst
     polled(lambda: ada.alerts("resolved"), bool, seconds=120)
 
 
-def finished(manager: Client) -> int:
-    """Return the number of finished backtests."""
-    return len(ok(manager.get("backtests/?state=finished"))["results"])
+def finished(manager: Client) -> list[str]:
+    """Return the ids of the finished backtests."""
+    listed = ok(manager.get("backtests/"))["results"]
+    return [one["id"] for one in listed if one["state"] == "finished"]
 
 
 def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Client) -> None:

@@ -16,15 +16,9 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory.constraints import (
-    applicability,
-    backtest_sampling,
-    backtests,
-    forecasts,
-    simulated_alerts,
-)
-from memory.constraints.models.backtests import Backtest, BacktestState, BacktestUser, UserState
-from memory.constraints.simulated_alerts import BacktestIssue, Evaluation, UserResult
+from memory.constraints import applicability, backtests, forecasts
+from memory.constraints.models.backtests import Backtest, BacktestState
+from memory.constraints.simulated_alerts import BacktestIssue, Evaluation, simulate_alerts
 from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
@@ -63,14 +57,13 @@ def go_on(backtest: Backtest) -> None:
     if (refused := _refused(backtest)) is not None:
         backtests.give_up(backtest, refused)
         return
-    if not backtest.picked:
+    if not backtest.report:
         if backtest.attempts > settings.UAC_MAX_ATTEMPTS:
             backtests.give_up(backtest, backtest.last_error or KILLED, ours=True)
             return
-        backtest_sampling.pick(backtest)
-    waiting = backtest.users.filter(state=UserState.WAITING).select_related("user__workspace")
-    while (row := waiting.order_by("pk").first()) is not None:
-        _look_at(backtest, row)
+        backtests.select_users(backtest)
+    for pk in [int(pk) for pk, result in backtest.report["users"].items() if result is None]:
+        _evaluate(backtest, MemoryUser.everybody.select_related("workspace").get(pk=pk))
         passed = time.monotonic() - begun
         hurried = passed > HURRIED_SECONDS and runs.are_waiting()
         if hurried or passed > SLICE_SECONDS:
@@ -91,31 +84,32 @@ def _refused(backtest: Backtest) -> str | None:
     return "; ".join(told) or None
 
 
-def _look_at(backtest: Backtest, row: BacktestUser) -> None:
-    """Process one user: store the user's findings or, after too many attempts, the failure."""
+def _evaluate(backtest: Backtest, user: MemoryUser) -> None:
+    """Process one user: store the alerts and problems or, after too many attempts, the failure."""
     if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # each attempt's worker was killed
-        _give_up(backtest, row, backtest.last_error or KILLED)
+        _store_failure(backtest, user, backtest.last_error or KILLED)
         return
     try:
-        history = _History(backtest, row.user)
-        told = simulated_alerts.put_together(history.moments(), row.user.workspace.alert_limits)
+        history = _History(backtest, user)
+        alerts, problems = simulate_alerts(history.evaluations(), user.workspace.alert_limits)
     except computed_states.CannotBeTold as error:
-        _give_up(backtest, row, str(error))
-        return
+        _store_failure(backtest, user, str(error))
     except Exception as error:
-        if not Checkpoint.objects.filter(user=row.user_id).exists():  # the user was erased
-            backtests.settle(backtest, row, UserResult())
-            return
-        if backtest.attempts < settings.UAC_MAX_ATTEMPTS:
+        if backtest.attempts < settings.UAC_MAX_ATTEMPTS and _is_alive(user):
             raise
         logger.exception("user_given_up")
-        _give_up(backtest, row, f"{type(error).__name__}: {error}")
-        return
-    backtests.settle(backtest, row, told, **history.columns)
+        _store_failure(backtest, user, f"{type(error).__name__}: {error}")
+    else:
+        backtests.store_result(backtest, user, alerts, problems)
 
 
-def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
-    backtests.settle(backtest, row, UserResult(), state=UserState.FAILED, error=error[:4000])
+def _is_alive(user: MemoryUser) -> bool:
+    return MemoryUser.objects.filter(pk=user.pk).exists()
+
+
+def _store_failure(backtest: Backtest, user: MemoryUser, error: str) -> None:
+    failed = BacktestIssue(kind="failed", message=error)
+    backtests.store_result(backtest, user, [], [failed.to_json()])
 
 
 @dataclass
@@ -149,16 +143,15 @@ class _History:
         self._by = By(backtest.by)
         self._compile: Compile | None = None
         self._deadline = time.monotonic() + USER_SECONDS
-        self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
+        self._has_ended = False
 
-    def moments(self) -> Iterator[Evaluation]:
+    def evaluations(self) -> Iterator[Evaluation]:
         """Yield the findings as of each time at which the findings may have changed."""
         with compiling() as self._compile:
-            yield from self._moments()
+            yield from self._evaluations()
 
-    def _moments(self) -> Iterator[Evaluation]:
+    def _evaluations(self) -> Iterator[Evaluation]:
         for stretch in self._stretches():
-            self.columns.setdefault("since", stretch.start)
             if time.monotonic() > self._deadline:
                 yield self._unknown(stretch, stretch.start, "the history is too long", ends=True)
                 return
@@ -167,7 +160,6 @@ class _History:
             elif not stretch.key:
                 yield self._moment(stretch, stretch.start)
             else:
-                self.columns["looks"] += 1
                 try:
                     with loaded(stretch.plan, compile_=self._compile) as sandbox:
                         yield from self._look(sandbox, stretch)
@@ -176,7 +168,7 @@ class _History:
                         raise
                     problem = _error(error.run_error)
                     yield self._moment(stretch, stretch.start, problem=problem)
-            if "known_until" in self.columns:
+            if self._has_ended:
                 return
 
     # -- The user's versions ----------------------------------------------------------------------
@@ -185,7 +177,6 @@ class _History:
         current: _Stretch | None = None
         versions = self._heads() if self._by == By.RECORDED else self._occurrences()
         for checkpoint, start, end in versions:
-            self.columns["versions"] += 1
             if current is not None and time.monotonic() > self._deadline:
                 break  # the caller reports that the history is too long
             found = self._stretch(checkpoint, start, end)
@@ -343,7 +334,7 @@ class _History:
         If `ends` is set, the findings for later versions are unknown as well.
         """
         if ends:
-            self.columns["known_until"] = at
+            self._has_ended = True
         return self._moment(stretch, at, problem=BacktestIssue(kind="unknown", message=why))
 
 

@@ -426,9 +426,8 @@ export interface paths {
          * Run the version over the history of the users it applies to
          * @description Run the version over the history of the users it applies to.
          *
-         *     If a backtest with the same parameters is already running, it is returned; any other running
-         *     backtest of the version is cancelled. 409 if the version has not passed its checks. Requires
-         *     the scope `manage`.
+         *     The backtest replaces the version's earlier one. 409 if the version has not passed its
+         *     checks. Requires the scope `manage`.
          */
         post: operations["constraints_versions_backtests_create"];
         delete?: never;
@@ -723,7 +722,8 @@ export interface paths {
          * @description Run a constraint in the user's newest version over the user's history.
          *
          *     With `source`, that source is run instead, so that it can be tested before it is proposed;
-         *     the project is not changed. Requires the scope `manage`.
+         *     the project is not changed. The backtest replaces the earlier one of this constraint.
+         *     Requires the scope `manage`.
          */
         post: operations["users_backtests_create"];
         delete?: never;
@@ -1912,7 +1912,7 @@ export interface components {
             /** Format: date-time */
             finished_at: string | null;
             readonly summary: components["schemas"]["BacktestSummary"];
-            /** @description The alerts that the constraint would have raised, in chronological order: up to 100 of each user and 1,000 in total. */
+            /** @description The alerts that the constraint would have raised, in chronological order: up to 20 of each user and 200 in total. */
             readonly findings: components["schemas"]["BacktestFinding"][];
         };
         /** @description An alert that the constraint would have raised. */
@@ -1942,13 +1942,11 @@ export interface components {
             day: string;
             /** @description The version of the user's project that would have caused the alert to open. */
             version: number;
-            changes: components["schemas"]["ChangeOfFinding"][];
             /**
              * Format: date-time
              * @description When the alert would have been resolved; null if it would still be open at the end.
              */
             resolved_at: string | null;
-            resolved_version: number | null;
         };
         /** @description A user for whom the constraint would have failed or been paused, or could not be run. */
         BacktestProblem: {
@@ -1995,33 +1993,16 @@ export interface components {
             looked_at: number;
             /** @description The number of users the constraint applies to and is run for. */
             fits: number;
-            /** @description Whether some users were not checked. */
-            sampled: boolean;
             /** @description The number of users for whom the backtest is finished. */
             done: number;
             /** @description The number of users for whom the constraint could not be evaluated. */
             failed: number;
             /** @description The number of users for whom the constraint would have raised alerts. */
             fired: number;
-            /**
-             * Format: date-time
-             * @description The beginning of the evaluated period.
-             */
-            since: string | null;
             /** @description The number of alerts that the constraint would have raised. */
             findings: number;
             /** @description The number of these alerts that are not listed among the findings. */
             left_out: number;
-            /** @description The number of alerts by their highest severity. */
-            by_severity: components["schemas"]["_BySeverity"];
-            /** @description The number of alerts by the month in which they would have opened. */
-            by_month: components["schemas"]["_ByMonth"][];
-            /** @description The number of alerts that would still be open at the end. */
-            open: number;
-            /** @description The users with the most alerts. */
-            most: components["schemas"]["_OfUser"][];
-            /** @description The number of users with problems. */
-            troubled: number;
             /** @description The first problems, each with its user. */
             problems: components["schemas"]["BacktestProblem"][];
         };
@@ -2037,15 +2018,6 @@ export interface components {
             constraint: string;
             message: string;
             fingerprint: string;
-        };
-        /** @description A change to an alert that the constraint would have raised. */
-        ChangeOfFinding: {
-            /** Format: date-time */
-            at: string;
-            /** @description The version of the user's project. */
-            version: number;
-            changed: string[];
-            severity: components["schemas"]["SeverityEnum"];
         };
         /** @description A check of the gate. */
         Check: {
@@ -4202,20 +4174,6 @@ export interface components {
             readonly changed_by: string;
             versions: components["schemas"]["Version"][];
         };
-        _ByMonth: {
-            /** @description The month, such as 2026-03. */
-            month: string;
-            findings: number;
-        };
-        _BySeverity: {
-            info: number;
-            warning: number;
-            critical: number;
-        };
-        _OfUser: {
-            user_id: string;
-            findings: number;
-        };
         /** @description Any JSON value. */
         JsonValue: unknown;
         /** @description Plain JSON, or typed JSON: an object whose only key begins with $. */
@@ -4493,7 +4451,6 @@ export type BacktestStateEnum = components['schemas']['BacktestStateEnum'];
 export type BacktestSummary = components['schemas']['BacktestSummary'];
 export type ByEnum = components['schemas']['ByEnum'];
 export type Cause = components['schemas']['Cause'];
-export type ChangeOfFinding = components['schemas']['ChangeOfFinding'];
 export type Check = components['schemas']['Check'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointDetail = components['schemas']['CheckpointDetail'];
@@ -4653,9 +4610,6 @@ export type WhomRequest = components['schemas']['WhomRequest'];
 export type Widened = components['schemas']['Widened'];
 export type WorkspaceConstraint = components['schemas']['WorkspaceConstraint'];
 export type WorkspaceConstraintDetail = components['schemas']['WorkspaceConstraintDetail'];
-export type ByMonth = components['schemas']['_ByMonth'];
-export type BySeverity = components['schemas']['_BySeverity'];
-export type OfUser = components['schemas']['_OfUser'];
 export type JsonValue = components['schemas']['JsonValue'];
 export type PlainValue = components['schemas']['PlainValue'];
 export type EditRequest = components['schemas']['EditRequest'];
@@ -4877,21 +4831,10 @@ export interface operations {
     backtests_list: {
         parameters: {
             query?: {
-                constraint?: string;
                 /** @description The pagination cursor value. */
                 cursor?: string;
                 /** @description Number of results to return per page. */
                 page_size?: number;
-                /**
-                 * @description * `waiting` - waiting
-                 *     * `running` - under way
-                 *     * `finished` - finished
-                 *     * `cancelled` - cancelled
-                 *     * `failed` - failed
-                 */
-                state?: "cancelled" | "failed" | "finished" | "running" | "waiting";
-                /** @description Only backtests of this user's own constraints. */
-                user_id?: string;
             };
             header?: never;
             path?: never;

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.db.models import Count, Q, QuerySet
+from django.db.models import QuerySet
 from django.forms import Script
 from django.http import HttpRequest, JsonResponse
 from django.urls import URLPattern, path, reverse
@@ -13,37 +13,19 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
-from memory.alerts.models.alerts import Severity, severity_rank
 from memory.constraints import backtest_reports, backtests, workspace_constraints
-from memory.constraints.models.backtests import (
-    GOING_ON,
-    Backtest,
-    BacktestState,
-    UserState,
-)
+from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestState
 from memory.constraints.models.workspace_constraints import VersionState
 from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column
-from memory.kernel.admin.display import (
-    NOTHING,
-    badge,
-    counted,
-    inline,
-    lines,
-    record_name,
-    shortened,
-)
+from memory.kernel.admin.display import badge, counted, inline, lines, record_name, shortened
 from memory.kernel.admin.links import link, link_to_key, page_url
 from memory.kernel.admin.masking import name_of
-from memory.kernel.admin.rows import cached_on_row
-from memory.kernel.models.large import without_large
 from memory.kernel.models.users import MemoryUser
 from memory.versions.models.checkpoints import Blob
 
-# Maximum number of findings on a backtest's page; the API returns all that were kept.
-_LISTED = 200
-# The same beside a constraint's source.
+# The maximum number of alerts listed beside a constraint's source.
 _LISTED_IN_DRY_RUN = 8
 # What the page of an ended backtest shows beside a constraint's source.
 _RESULT = ".field-concluded .readonly, .field-findings .readonly"
@@ -53,24 +35,20 @@ _RESULT = ".field-concluded .readonly, .field-findings .readonly"
 class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     """Backtests of constraints over users' histories."""
 
-    list_display = ["name", "how_far", "on", "workspace", "created_by", "created_at"]
+    list_display = ["name", "state", "workspace", "created_by", "created_at"]
     list_filter = ["state", "workspace"]
     list_select_related = ["workspace", "version__constraint", "user"]
     search_fields = ["constraint", "user__user_id"]
     search_help_text = "Search by constraint path or, for a user's own constraint, by user id."
     ordering = ["-created_at"]
-    actions = ["approve", "cancel", "start_again"]
+    actions = ["approve", "cancel"]
     when_empty = (
         "There are no backtests yet. A workspace constraint version can be backtested once it has"
         " passed its checks."
     )
     fieldsets = [
-        section(None, "of_what", "workspace", "progress", "concluded", "period", "on"),
-        section(
-            "Alerts that the constraint would have raised",
-            *("fired", "severities", "months", "still_open"),
-        ),
-        section("Affected users", "most", "findings"),
+        section(None, "of_what", "workspace", "progress", "concluded", "period"),
+        section("Alerts that the constraint would have raised", "fired", "findings"),
         section("Users without a result", "problems"),
         section(
             "Work status",
@@ -94,28 +72,22 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     def progress_view(self, request: HttpRequest, pk: UUID) -> JsonResponse:
         backtest = self.seen_or_refuse(request, pk)
-        done, of = _users(backtest)
+        counts = backtest_reports.count_users(backtest)
         return JsonResponse(
             {
                 "text": _so_far(backtest),
                 "working": backtest.state in GOING_ON,
-                "done": done,
-                "of": max(of, 1),
+                "done": counts["done"],
+                "of": max(counts["fits"], 1),
             }
         )
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Backtest]:
-        done = ~Q(users__state=UserState.WAITING)
-        rows = super().get_queryset(request)
-        return rows.annotate(of_users=Count("users"), done_users=Count("users", filter=done))
 
     def actions_for(self, row: Backtest) -> Collection[str]:
         if row.state in GOING_ON:
             return ["cancel"]
         version = row.version
         able = version is not None and version.state == VersionState.PASSED
-        approve = ["approve"] if able and row.state == BacktestState.FINISHED else []
-        return [*approve, "start_again"]
+        return ["approve"] if able and row.state == BacktestState.FINISHED else []
 
     @content_column("backtest", "constraint")
     def name(self, backtest: Backtest) -> str:
@@ -132,28 +104,12 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         source = link_to_key(Blob, key, backtest.constraint)
         return format_html("{} of {}", source, link(backtest.user))
 
-    @plain_column("state", "state")
-    def how_far(self, backtest: Backtest) -> SafeString:
-        shown = badge(backtest.state, backtest.get_state_display())
-        done, of = _users(backtest)
-        if backtest.state not in GOING_ON or not of:
-            return shown
-        bar = format_html('<progress value="{}" max="{}"></progress>', done, of)
-        return format_html("{} {} {} of {}", shown, bar, done, counted(of, "user"))
-
     @plain_column("state")
     def progress(self, backtest: Backtest) -> SafeString:
         """Show the state; while the backtest runs, a script keeps the progress up to date."""
         if backtest.state not in GOING_ON:
-            return self.how_far(backtest)
+            return badge(backtest.state, backtest.get_state_display())
         return show_progress(backtest)
-
-    @plain_column("users")
-    def on(self, backtest: Backtest) -> str:
-        of = getattr(backtest, "of_users", 0)
-        if backtest.version_id is None:
-            return counted(of, "user")
-        return f"applies to {of} of {counted(backtest.looked_at, 'user')}"
 
     @content_column("conclusion")
     def concluded(self, backtest: Backtest) -> str:
@@ -161,60 +117,23 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @plain_column("period")
     def period(self, backtest: Backtest) -> str:
-        since = _summary(backtest)["since"]
-        began = f", with history since {since:%Y-%m-%d}" if since else ""
-        return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
+        return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC"
 
     @plain_column("alerts")
     def fired(self, backtest: Backtest) -> str:
-        found = _summary(backtest)
-        more = f" (and {found['left_out']:,} more that were not kept)" if found["left_out"] else ""
-        sample = " (a sample)" if found["sampled"] else ""
-        alerts = counted(found["findings"], "alert")
-        known = counted(found["done"] - found["failed"], "user")
-        return f"{alerts}{more}, for {found['fired']} of {known}{sample}"
-
-    @plain_column("by severity")
-    def severities(self, backtest: Backtest) -> SafeString | str:
-        by_severity = _summary(backtest)["by_severity"]
-        return lines(
-            format_html("{} {}", badge(severity), by_severity[severity])
-            for severity in sorted(Severity.values, key=severity_rank, reverse=True)
-        )
-
-    @plain_column("by month")
-    def months(self, backtest: Backtest) -> SafeString | str:
-        by_month = _summary(backtest)["by_month"]
-        if not by_month:
-            return NOTHING
-        most = max(one["findings"] for one in by_month)
-        bars = format_html_join(
-            "",
-            "<tr><th>{}</th><td>{}</td><td><meter min='0' max='{}' value='{}'></meter></td></tr>",
-            ((one["month"], one["findings"], most, one["findings"]) for one in by_month),
-        )
-        return format_html('<table class="chart">{}</table>', bars)
-
-    @plain_column("still open at the end of the period")
-    def still_open(self, backtest: Backtest) -> str:
-        return counted(_summary(backtest)["open"], "alert")
-
-    @plain_column("users with the most alerts")
-    def most(self, backtest: Backtest) -> SafeString | str:
-        rows = without_large(backtest.users.filter(alert_count__gt=0), "user")
-        return lines(
-            format_html("{} {}", link(row.user), counted(row.alert_count, "alert"))
-            for row in rows.order_by("-alert_count", "user__user_id")[: backtest_reports.NAMED]
-        )
+        counts = backtest_reports.count_users(backtest)
+        more = f" ({counts['left_out']:,} of them not listed)" if counts["left_out"] else ""
+        alerts = counted(counts["findings"], "alert")
+        known = counted(counts["done"] - counts["failed"], "user")
+        return f"{alerts}{more}, for {counts['fired']} of {known}"
 
     @content_column("alerts, earliest first")
     def findings(self, backtest: Backtest) -> SafeString | str:
-        return show_findings(backtest, _LISTED)
+        return show_findings(backtest)
 
     @content_column("problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
-        found = _summary(backtest)
-        rows: list[SafeString | str] = [
+        return lines(
             format_html(
                 "{} {} {} {}",
                 badge(one["kind"], one["kind"].replace("_", " ")),
@@ -222,11 +141,8 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
                 f"v{one['version']} on {one['at'][:10]}" if one["at"] else "",
                 inline(shortened(one["message"], 300)),
             )
-            for one in found["problems"]
-        ]
-        if found["troubled"]:
-            rows.append(f"{counted(found['troubled'], 'user')} with problems in total")
-        return lines(rows)
+            for one in backtest_reports.summary(backtest)["problems"]
+        )
 
     @admin.action(description="Approve the backtested versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
@@ -246,26 +162,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             else:
                 messages.success(request, f"The {name_of(backtest)} was cancelled.")
 
-    @admin.action(description="Start the selected backtests again", permissions=["approve"])
-    def start_again(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        for backtest in queryset:
-            if backtest.version is not None:
-                start_backtest(request, backtest.version, backtest.days, backtest.most_users)
-                continue
-            assert backtest.user is not None
-            try:
-                started = backtests.start_own(
-                    backtest.user,
-                    backtest.constraint,
-                    by=staff_of(request),
-                    days=backtest.days,
-                    source=backtests.own_source(backtest),
-                )
-            except backtests.BadBacktest as error:
-                messages.warning(request, f"{name_of(backtest)}: {error}")
-            else:
-                messages.success(request, format_html("Started: {}", link(started)))
-
 
 def show_progress(backtest: Backtest, *, shows: str = "") -> SafeString:
     """Show the progress of a running backtest, which a script keeps up to date.
@@ -273,13 +169,13 @@ def show_progress(backtest: Backtest, *, shows: str = "") -> SafeString:
     Once the backtest has ended, the script shows the elements of the backtest's page that `shows`
     selects.
     """
-    done, of = _users(backtest)
+    counts = backtest_reports.count_users(backtest)
     return format_html(
         '<span class="progress working"><progress value="{}" max="{}" aria-label="Users">'
         '</progress> <span role="status" aria-live="polite" data-progress="{}" data-working="1"'
         ' data-page="{}" data-shows="{}">{}</span></span>',
-        done,
-        max(of, 1),
+        counts["done"],
+        max(counts["fits"], 1),
         reverse("admin:memory_backtest_progress", args=[backtest.pk]),
         page_url(backtest),
         shows,
@@ -299,7 +195,7 @@ def show_dry_run(backtest: Backtest) -> SafeString:
     )
 
 
-def show_findings(backtest: Backtest, most: int) -> SafeString | str:
+def show_findings(backtest: Backtest, most: int = backtests.MAX_FINDINGS) -> SafeString | str:
     """List the first alerts that the constraint would have raised."""
     findings = backtest_reports.findings_of(backtest)
     shown = findings[:most]
@@ -343,15 +239,10 @@ def approve_version(request: HttpRequest, version: Any) -> None:
     messages.warning(request, format_html(unused, version, url, setting, tested.detail))
 
 
-def start_backtest(
-    request: HttpRequest,
-    version: Any,
-    days: int = backtests.DAYS,
-    most_users: int = backtests.USERS,
-) -> None:
+def start_backtest(request: HttpRequest, version: Any) -> None:
     """Start a backtest of a version and link to it, or show why it cannot start."""
     try:
-        started = backtests.start(version, by=staff_of(request), days=days, most_users=most_users)
+        started = backtests.start(version, by=staff_of(request))
     except backtests.NotTestable as error:
         messages.warning(request, f"{version}: {error}")
     else:
@@ -363,16 +254,7 @@ def _records(evidence: list[dict[str, Any]]) -> SafeString:
     return format_html_join(", ", "{}", names)
 
 
-def _users(backtest: Backtest) -> tuple[int, int]:
-    """Return (number of users evaluated so far, total number of users)."""
-    return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
-
-
 def _so_far(backtest: Backtest) -> str:
-    done, of = _users(backtest)
-    return f"{backtest.get_state_display()}: {done} of {counted(of, 'user')}"
-
-
-@cached_on_row
-def _summary(backtest: Backtest) -> dict[str, Any]:
-    return backtest_reports.summary(backtest)
+    counts = backtest_reports.count_users(backtest)
+    users = counted(counts["fits"], "user")
+    return f"{backtest.get_state_display()}: {counts['done']} of {users}"

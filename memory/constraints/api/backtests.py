@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import django_filters
 from django.db.models import QuerySet
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
@@ -19,7 +18,7 @@ from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import NamesNothing, as_conflict
 from memory.kernel.http.filters import StrictView
-from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
+from memory.kernel.http.serializers import StrictSerializer, numbers, validated
 from memory.kernel.http.stored import EvidenceField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.large import without_large
@@ -108,22 +107,6 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
         ]
 
 
-class _ByMonthSerializer(serializers.Serializer[Any]):
-    month = serializers.CharField(help_text="The month, such as 2026-03.")
-    findings = serializers.IntegerField()
-
-
-class _OfUserSerializer(serializers.Serializer[Any]):
-    user_id = serializers.CharField()
-    findings = serializers.IntegerField()
-
-
-class _BySeveritySerializer(serializers.Serializer[Any]):
-    info = serializers.IntegerField()
-    warning = serializers.IntegerField()
-    critical = serializers.IntegerField()
-
-
 PROBLEMS = ("error", "alert_limit", "redacted", "unknown", "failed")
 
 
@@ -153,7 +136,6 @@ class BacktestSummarySerializer(serializers.Serializer[Any]):
     fits = serializers.IntegerField(
         help_text="The number of users the constraint applies to and is run for."
     )
-    sampled = serializers.BooleanField(help_text="Whether some users were not checked.")
     done = serializers.IntegerField(
         help_text="The number of users for whom the backtest is finished."
     )
@@ -163,36 +145,15 @@ class BacktestSummarySerializer(serializers.Serializer[Any]):
     fired = serializers.IntegerField(
         help_text="The number of users for whom the constraint would have raised alerts."
     )
-    since = serializers.DateTimeField(
-        allow_null=True, help_text="The beginning of the evaluated period."
-    )
     findings = serializers.IntegerField(
         help_text="The number of alerts that the constraint would have raised."
     )
     left_out = serializers.IntegerField(
         help_text="The number of these alerts that are not listed among the findings."
     )
-    by_severity = _BySeveritySerializer(help_text="The number of alerts by their highest severity.")
-    by_month = _ByMonthSerializer(
-        many=True, help_text="The number of alerts by the month in which they would have opened."
-    )
-    open = serializers.IntegerField(
-        help_text="The number of alerts that would still be open at the end."
-    )
-    most = _OfUserSerializer(many=True, help_text="The users with the most alerts.")
-    troubled = serializers.IntegerField(help_text="The number of users with problems.")
     problems = BacktestProblemSerializer(
         many=True, help_text="The first problems, each with its user."
     )
-
-
-class ChangeOfFindingSerializer(serializers.Serializer[Any]):
-    """A change to an alert that the constraint would have raised."""
-
-    at = serializers.DateTimeField()
-    version = serializers.IntegerField(help_text="The version of the user's project.")
-    changed = strings()
-    severity = serializers.ChoiceField(choices=Severity.choices)
 
 
 class BacktestFindingSerializer(serializers.Serializer[Any]):
@@ -216,13 +177,11 @@ class BacktestFindingSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField(
         help_text="The version of the user's project that would have caused the alert to open."
     )
-    changes = ChangeOfFindingSerializer(many=True)
     resolved_at = serializers.DateTimeField(
         allow_null=True,
         help_text="When the alert would have been resolved; null if it would still be open at the"
         " end.",
     )
-    resolved_version = serializers.IntegerField(allow_null=True)
 
 
 class BacktestDetailSerializer(BacktestSerializer):
@@ -248,18 +207,6 @@ class BacktestDetailSerializer(BacktestSerializer):
         return backtest_reports.findings_of(backtest)
 
 
-class BacktestFilter(django_filters.FilterSet):
-    """Filters for backtests."""
-
-    user_id = django_filters.CharFilter(
-        field_name="user__user_id", help_text="Only backtests of this user's own constraints."
-    )
-
-    class Meta:
-        model = Backtest
-        fields = ["constraint", "state", "user_id"]
-
-
 @extend_schema_view(
     retrieve=extend_schema(
         description="Return one backtest with its progress, its results and its findings."
@@ -273,13 +220,13 @@ class Backtests(StrictView, viewsets.ReadOnlyModelViewSet[Backtest]):
     queryset = Backtest.objects.none()
     lookup_url_kwarg = "backtest_id"
     lookup_value_converter = "uuid"
-    filterset_class = BacktestFilter
     ordering = ["-created_at", "id"]
 
     def get_queryset(self) -> QuerySet[Backtest]:
         """Return the backtests in the caller's workspace."""
         visible = Backtest.objects.filter(principal_of(self.request).reach("user", "workspace"))
-        return without_large(visible, "version", "user")
+        keep = [] if self.action == "list" else ["report"]
+        return without_large(visible, "version", "user", keep=keep)
 
     def get_serializer_class(self) -> type[BacktestSerializer]:
         """Return the serializer for one backtest, or for a list."""
@@ -311,9 +258,8 @@ class VersionBacktests(WorkspaceView):
     def post(self, request: Request, name: str, number: int) -> Response:
         """Run the version over the history of the users it applies to.
 
-        If a backtest with the same parameters is already running, it is returned; any other running
-        backtest of the version is cancelled. 409 if the version has not passed its checks. Requires
-        the scope `manage`.
+        The backtest replaces the version's earlier one. 409 if the version has not passed its
+        checks. Requires the scope `manage`.
         """
         given = validated(NewBacktestSerializer, request.data)
 
@@ -341,7 +287,8 @@ class UserBacktests(UserScopedView):
         """Run a constraint in the user's newest version over the user's history.
 
         With `source`, that source is run instead, so that it can be tested before it is proposed;
-        the project is not changed. Requires the scope `manage`.
+        the project is not changed. The backtest replaces the earlier one of this constraint.
+        Requires the scope `manage`.
         """
         given = validated(NewOwnBacktestSerializer, request.data)
         user = self.memory_user()

@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
 from memory.kernel.models import privacy
-from memory.kernel.models.fields import ExactJSONField, exactly_if, index_if_set
+from memory.kernel.models.fields import exactly_if, index_if_set
 from memory.kernel.models.leased import MortalWork
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -30,7 +30,9 @@ GOING_ON = [BacktestState.WAITING, BacktestState.RUNNING]
 class Backtest(MortalWork):
     """A backtest of one constraint against users' histories.
 
-    The constraint is either a version of a workspace constraint or a user's own constraint.
+    The constraint is either a version of a workspace constraint or a user's own constraint. Each of
+    them has one backtest, which another one replaces. See `memory.constraints.backtests` for the
+    report's format.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -72,44 +74,29 @@ class Backtest(MortalWork):
         default="",
         help_text="Why the backtest was cancelled or failed.",
     )
-    # Users are matched against the constraint's shape in hash order. This is the hash of the last
-    # user that was checked.
-    cursor = models.CharField(max_length=32, blank=True, default="")
-    picked = models.BooleanField(
-        default=False, help_text="Whether the users to evaluate have been selected."
-    )
-    looked_at = models.PositiveIntegerField(
-        default=0,
+    report = models.JSONField(
+        default=dict,
         help_text="How many users were checked for records with the shape that the constraint"
-        " requires.",
+        " requires, and each selected user's result; empty until users are selected.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.CharField(max_length=200)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 
+    LARGE = ("report",)
+
     class Privacy:
         erase = privacy.Erase.DELETE
-        content = ("constraint", "source_hash", "reason", "created_by")
-        plain = ("cursor",)
-        export = privacy.Export(
-            "backtests",
-            "backtests of the person's own constraints",
-            without={"cursor": privacy.WORK},
-        )
+        content = ("constraint", "source_hash", "reason", "created_by", "report")
+        export = privacy.Export("backtests", "backtests of the person's own constraints")
         section = privacy.Section.CONSTRAINTS
 
     class Meta:
         ordering = ["-created_at"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["version"], condition=Q(state__in=GOING_ON), name="one_backtest_of_version"
-            ),
-            models.UniqueConstraint(
-                fields=["user", "constraint"],
-                condition=Q(state__in=GOING_ON),
-                name="one_backtest_of_own",
-            ),
+            models.UniqueConstraint(fields=["version"], name="one_backtest_of_version"),
+            models.UniqueConstraint(fields=["user", "constraint"], name="one_backtest_of_own"),
             exactly_if(Q(state__in=GOING_ON), Q(finished_at=None), name="backtest_finished"),
         ]
         indexes = [
@@ -121,73 +108,3 @@ class Backtest(MortalWork):
 
     def __str__(self) -> str:
         return f"backtest of {self.version or self.constraint}"
-
-
-class UserState(models.TextChoices):
-    """A backtest's progress for one user."""
-
-    WAITING = "waiting", "waiting"
-    DONE = "done", "done"
-    FAILED = "failed", "failed"
-
-
-class BacktestUser(models.Model):
-    """A backtest's result for one user."""
-
-    backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="users")
-    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="+")
-    state = models.CharField(max_length=16, choices=UserState.choices, default=UserState.WAITING)
-    since = models.DateTimeField(
-        null=True, help_text="The beginning of the period evaluated for this user."
-    )
-    known_until = models.DateTimeField(
-        null=True,
-        help_text="When the evaluation stopped; empty if it covered the whole period.",
-    )
-    versions = models.PositiveIntegerField(
-        default=0, help_text="How many versions of the user's project fall within the period."
-    )
-    looks = models.PositiveIntegerField(
-        default=0,
-        help_text="How many versions in the period the constraint ran on because the data it reads"
-        " had changed.",
-    )
-    problems = ExactJSONField(
-        default=list, help_text="When the constraint would have failed or been too noisy, and why."
-    )
-    problem_count = models.PositiveIntegerField(default=0)
-    alert_count = models.PositiveIntegerField(
-        default=0, help_text="How many alerts the constraint would have opened for this user."
-    )
-    counts = ExactJSONField(
-        default=dict, help_text="The number of these alerts by severity, by month, and still open."
-    )
-    findings = ExactJSONField(
-        default=list, help_text="The first alerts that the constraint would have opened."
-    )
-    kept_count = models.PositiveIntegerField(
-        default=0, help_text="How many of these alerts are kept as findings."
-    )
-    error = models.TextField(
-        blank=True, default="", help_text="Why the constraint could not be evaluated for this user."
-    )
-
-    LARGE = ("findings",)
-
-    class Privacy:
-        erase = privacy.Erase.DELETE
-        content = ("problems", "error", "findings")
-        plain = ("counts",)
-        export = privacy.Export(
-            "backtest-results",
-            "the results of backtests, with the alerts that constraints would have raised",
-        )
-        section = None
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["backtest", "user"], name="user_of_backtest"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.user} in backtest {str(self.backtest_id)[:8]}"

@@ -34,7 +34,7 @@ from memory.alerts.models.alerts import (
 from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.constraints import workspace_constraints
-from memory.constraints.models.backtests import Backtest, BacktestUser
+from memory.constraints.models.backtests import Backtest
 from memory.constraints.models.forecasts import Forecast
 from memory.constraints.models.workspace_constraints import (
     VersionState,
@@ -73,10 +73,8 @@ Staff: TypeAlias = Callable[..., Client]
 
 CONSTRAINT = "constraints/allergy.py"
 
-# Every model has a screen, but for the users of a backtest, who are shown on its page.
-MODELS: list[type[Model]] = [
-    model for model in apps.get_app_config("memory").get_models() if model is not BacktestUser
-]
+# Every model has a screen.
+MODELS: list[type[Model]] = list(apps.get_app_config("memory").get_models())
 # Models whose rows the staff change by hand.
 EDITABLE = {
     ApiKey,
@@ -446,20 +444,6 @@ def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
 
 
 def _backtest(user: MemoryUser, constraint: WorkspaceConstraint, text: str) -> dict[Any, Any]:
-    backtest = Backtest.objects.create(
-        workspace=user.workspace,
-        version=constraint.versions.get(),
-        constraint=constraint.path,
-        source_hash="f" * 64,
-        days=365,
-        most_users=200,
-        until=timezone.now(),
-        picked=True,
-        looked_at=1,
-        reason=text,
-        last_error=text,
-        created_by=text,
-    )
     problem = {"at": timezone.now().isoformat(), "version": 2, "kind": "error", "message": text}
     finding = {
         "fingerprint": "f" * 64,
@@ -470,20 +454,21 @@ def _backtest(user: MemoryUser, constraint: WorkspaceConstraint, text: str) -> d
         "opened_at": timezone.now().isoformat(),
         "day": timezone.now().date().isoformat(),
         "version": 2,
-        "changes": [],
         "resolved_at": None,
-        "resolved_version": None,
     }
-    BacktestUser.objects.create(
-        backtest=backtest,
-        user=user,
-        problems=[problem],
-        problem_count=1,
-        error=text,
-        alert_count=1,
-        kept_count=1,
-        counts={"severity": {"critical": 1}, "month": {"2026-10": 1}, "open": 1},
-        findings=[finding],
+    result = {"alerts": 1, "findings": [finding], "problems": [problem]}
+    backtest = Backtest.objects.create(
+        workspace=user.workspace,
+        version=constraint.versions.get(),
+        constraint=constraint.path,
+        source_hash="f" * 64,
+        days=365,
+        most_users=200,
+        until=timezone.now(),
+        reason=text,
+        last_error=text,
+        created_by=text,
+        report={"checked": 1, "users": {str(user.pk): result}},
     )
     return {Backtest: backtest}
 

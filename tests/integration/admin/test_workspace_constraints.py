@@ -184,7 +184,7 @@ def test_writer_may_not_approve(staff: Staff, workspace: Workspace, work: Work) 
 
     for action in ("approve", "backtest"):
         act(writer, action, constraint.versions.get())
-    for action in ("approve", "cancel", "start_again"):
+    for action in ("approve", "cancel"):
         act(writer, action, Backtest.objects.get())
     act(writer, "disable", constraint, confirmed="1")
     save(writer, constraint, percentage="100", description="mine")

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert, AlertEvent, EventCounter
 from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.constraints.models.backtests import Backtest
 from memory.kernel.models.privacy import (
     Erase,
     erased_columns,
@@ -65,6 +66,8 @@ def _value(model: type[models.Model], field: Any, rows: Any) -> Any:
     if isinstance(field, models.ForeignKey):
         return rows.get(field.related_model)
     if field.name in erased_columns(model):
+        if field.name == "report":
+            return {"checked": 1, "users": {}, "x": MARKER}
         if isinstance(field, models.JSONField):
             return [MARKER] if field.default is list else {"x": MARKER}
         if isinstance(field, models.BinaryField):
@@ -145,6 +148,26 @@ def test_erasure_touches_no_other_user(user: MemoryUser) -> None:
     finish(user)
 
     assert len(found()) == before
+
+
+def test_erasure_removes_results_from_reports_about_many_users(user: MemoryUser) -> None:
+    bob = create_user(user.workspace, "bob", metadata=None)
+    result = {"alerts": 1, "findings": [{"message": MARKER}], "problems": []}
+    backtest = Backtest.objects.create(
+        workspace=user.workspace,
+        days=1,
+        most_users=2,
+        until=timezone.now(),
+        report={"checked": 2, "users": {str(user.pk): result, str(bob.pk): None}},
+    )
+
+    user_erasure.ask(user, by="test", reason="asked for")
+
+    assert found() == []
+    token = backtest.token
+    backtest.refresh_from_db()
+    # And the worker that is running it may not write what it has read before.
+    assert (backtest.report["users"], backtest.token) == ({str(bob.pk): None}, token + 1)
 
 
 def test_the_history_of_what_staff_did_names_nobody(user: MemoryUser) -> None:

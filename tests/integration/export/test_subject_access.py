@@ -4,6 +4,7 @@ import io
 import json
 import threading
 import tracemalloc
+import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -97,8 +98,11 @@ def test_subject_access_contains_every_row_of_the_person_alone(
     with pytest.raises(BeingRedacted):
         subject.write(ada)
     Redaction.objects.update(due_at=None)
-    # A trial of a workspace's rule belongs to nobody.
-    Backtest.objects.filter(users__user=ada).update(user=ada, version=None)
+    # A backtest of a workspace constraint belongs to nobody: plant one of an own constraint, too.
+    planted = Backtest.objects.get(report__users__has_key=str(ada.pk))
+    own = Backtest.objects.get(pk=planted.pk)
+    own.pk, own.user, own.version = uuid.uuid4(), ada, None
+    own.save(force_insert=True)
 
     files = written(ada)
 
@@ -109,8 +113,11 @@ def test_subject_access_contains_every_row_of_the_person_alone(
         if model_name in by_name:
             told = rows(files, subject.exports()[by_name[model_name]].name)
             assert any(MARKER in json.dumps(row[column]) for row in told), (model_name, column)
-    for name in subject.exports().values():
+    for name in [*subject.exports().values(), subject.RESULTS]:
         assert rows(files, name.name), name
+    (result,) = rows(files, subject.RESULTS.name)
+    assert (result["id"], result["findings"][0]["message"]) == (str(planted.pk), MARKER)
+    assert [row["id"] for row in rows(files, "backtests")] == [str(own.pk)]
     assert b"Serpentine" not in b"".join(files.values())
     # The addresses it was sent to, and the versions by their numbers.
     assert rows(files, "deliveries")[0]["endpoint"].startswith("https://")

@@ -213,31 +213,22 @@ def test_a_forecast_that_was_given_up_is_made_again(user: MemoryUser) -> None:
     assert status_of("forecasts").dead == 0
 
 
-def test_a_backtest_that_was_given_up_goes_on_unless_another_does(user: MemoryUser) -> None:
-    def backtest(state: BacktestState, dead_since: datetime.datetime | None) -> Backtest:
-        return Backtest.objects.create(
-            workspace=user.workspace,
-            user=user,
-            constraint="constraints/late.py",
-            source_hash="f" * 64,
-            days=30,
-            most_users=1,
-            until=timezone.now(),
-            state=state,
-            dead_since=dead_since,
-            finished_at=dead_since,
-            created_by="t",
-        )
-
-    dead = backtest(BacktestState.FAILED, timezone.now())
-    other = backtest(BacktestState.RUNNING, None)
-    kind = KINDS["backtests"]
-    assert stuck.try_again(kind, [dead.pk]) == 0
-
-    Backtest.objects.filter(pk=other.pk).update(
-        state=BacktestState.FINISHED, finished_at=timezone.now()
+def test_a_backtest_that_was_given_up_goes_on(user: MemoryUser) -> None:
+    dead = Backtest.objects.create(
+        workspace=user.workspace,
+        user=user,
+        constraint="constraints/late.py",
+        source_hash="f" * 64,
+        days=30,
+        most_users=1,
+        until=timezone.now(),
+        state=BacktestState.FAILED,
+        dead_since=timezone.now(),
+        finished_at=timezone.now(),
+        created_by="t",
     )
-    assert stuck.try_again(kind, [dead.pk]) == 1
+
+    assert stuck.try_again(KINDS["backtests"], [dead.pk]) == 1
 
     dead.refresh_from_db()
     assert (dead.state, dead.dead_since) == (BacktestState.RUNNING, None)

@@ -251,12 +251,11 @@ def test_a_backtest_that_is_cancelled_while_a_worker_writes_stays_as_it_was(
     say(person(workspace, "ada"), work, {0: [rental("main", "2027-03-20")]})
     with time_machine.travel(END, tick=False):
         backtest = backtests.start(passed(workspace), by="test")
-        just_before(backtests, "settle", lambda: backtests.cancel(backtest, by="eve"))
+        just_before(backtests, "store_result", lambda: backtests.cancel(backtest, by="eve"))
         # When it is cancelled at that moment
         tasks.work("backtests", str(backtest.pk))
         work()
     # Then nothing is written, and nobody goes on with it
     backtest.refresh_from_db()
     assert (backtest.state, backtest.reason) == ("cancelled", "by eve")
-    assert list(backtest.users.values_list("state", flat=True)) == ["waiting"]
-    assert not backtest.users.filter(alert_count__gt=0).exists()
+    assert list(backtest.report["users"].values()) == [None]

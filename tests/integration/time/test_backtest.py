@@ -11,22 +11,24 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory.alerts.models.alerts import Alert, AlertEvent
-from memory.constraints import backtest_reports, backtest_sampling, backtests, workspace_constraints
-from memory.constraints.models.backtests import Backtest, BacktestUser
+from memory.constraints import backtest_reports, backtests, workspace_constraints
+from memory.constraints.models.backtests import Backtest
 from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
 from memory.constraints.workspace_constraints import NotApprovable
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.texts import REDACTED
 from memory.kernel.users import create_user
 from memory.kernel.work import leases
 from memory.kernel.work.kinds import KINDS
 from memory.kernel.workspaces import create_key
 from memory.log import entry_log
 from memory.log.entry_log import Draft
-from memory.log.models.entries import By, EntryKind, EntryOutcome
+from memory.log.models.entries import By, EntryKind
+from memory.privacy import user_erasure
 from memory.project import Outline
 from memory.versions import runs
-from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint
+from memory.versions.models.checkpoints import Bytecode, Checkpoint
 from memory.versions.models.runs import RunKind, RunTrigger
 from tests.factories import redacted
 from tests.integration.time.test_forecast import NOTICE as OWN_NOTICE
@@ -41,6 +43,7 @@ from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
+RESULT: dict[str, Any] = {"alerts": 0, "findings": [], "problems": []}
 Work = Callable[[], None]
 History = Mapping[int, list[dict[str, Any]]]
 DAY = datetime.timedelta(days=1)
@@ -145,25 +148,46 @@ def told(backtest: Backtest) -> list[tuple[str, str, str | None, str]]:
     ]
 
 
+def result_of(backtest: Backtest, user: MemoryUser) -> dict[str, Any]:
+    """Return the user's part of the report."""
+    backtest.refresh_from_db()
+    result: dict[str, Any] = backtest.report["users"][str(user.pk)]
+    return result
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[LoadPlan]:
+    """The versions that backtests load."""
+    plans: list[LoadPlan] = []
+
+    def load(plan: LoadPlan, **options: Any) -> Any:
+        plans.append(plan)
+        return loaded(plan, **options)
+
+    monkeypatch.setattr(backtesting, "loaded", load)
+    return plans
+
+
 def what_happened(user: MemoryUser) -> list[tuple[str, str, str]]:
     return sorted(
         (event.at.date().isoformat(), event.kind, event.alert.fingerprint)
         for event in AlertEvent.objects.filter(alert__user=user).select_related("alert")
-        if event.alert is not None
+        if event.alert is not None and event.kind in ("opened", "resolved")
     )
 
 
 def what_was_found(backtest: Backtest) -> list[tuple[str, str, str]]:
     found = []
     for one in backtest_reports.findings_of(backtest):
-        steps = [(step["at"], "changed") for step in one["changes"]]
         ends = [(one["resolved_at"], "resolved")] if one["resolved_at"] else []
-        for at, kind in [(one["opened_at"], "opened"), *steps, *ends]:
+        for at, kind in [(one["opened_at"], "opened"), *ends]:
             found.append((at[:10], kind, one["fingerprint"]))
     return sorted(found)
 
 
-def test_backtest_equals_live_history(workspace: Workspace, user: MemoryUser, work: Work) -> None:
+def test_backtest_equals_live_history(
+    workspace: Workspace, user: MemoryUser, work: Work, loads: list[LoadPlan]
+) -> None:
     # Given a constraint that everybody has, on a history by whose days it runs daily
     version = passed(workspace)
     workspace_constraints.approve(version, by="boss")  # nobody has a project yet
@@ -174,15 +198,14 @@ def test_backtest_equals_live_history(workspace: Workspace, user: MemoryUser, wo
     # When the same version is backtested on it
     backtest = backtested(version, work)
 
-    # Then it opens, changes and resolves the same alerts on the same days
+    # Then it opens and resolves the same alerts on the same days
     assert what_was_found(backtest) == what_happened(user)
     live = Alert.objects.filter(user=user, state="open").values_list("fingerprint", flat=True)
     findings = backtest_reports.findings_of(backtest)
     still = [one["fingerprint"] for one in findings if one["resolved_at"] is None]
     assert [*live] == still != []
-    # And it looked only where something had changed that it reads
-    (row,) = backtest.users.all()
-    assert (row.versions, row.looks, row.state) == (7, 5, "done")
+    # And it loaded only those of the seven versions in which something that it reads had changed
+    assert len(loads) == 5
 
 
 def test_imported_history_keeps_its_times(
@@ -208,12 +231,12 @@ def test_imported_history_keeps_its_times(
         with time_machine.travel(END + datetime.timedelta(hours=1), tick=False):
             backtest = backtests.start(version, by="test", times=times)
             work()
-        for name in ("ada", "bob"):
-            row = backtest.users.get(user__user_id=name)
-            assert row.state == "done", row.error
-            found[times, name] = [
+        for person_ in (user, late):
+            result = result_of(backtest, person_)
+            assert result["problems"] == []
+            found[times, person_.user_id] = [
                 (one["opened_at"], one["severity"], one["message"], one["resolved_at"])
-                for one in row.findings
+                for one in result["findings"]
             ]
 
     # Then by what was the case, both had the same alerts at the same times
@@ -239,20 +262,12 @@ def test_summary_counts_users_findings_and_problems(workspace: Workspace, work: 
         ("2027-03-28", "warning", None, "10 days are left"),
     ]
     found = backtest_reports.summary(backtest)
-    counts = ("looked_at", "fits", "done", "fired", "findings", "open", "troubled", "failed")
-    assert [found[name] for name in counts] == [3, 2, 2, 2, 3, 1, 0, 0]
-    assert found["sampled"] is False
-    assert found["by_severity"] == {"info": 0, "warning": 1, "critical": 2}
-    assert found["by_month"] == [{"month": "2027-03", "findings": 3}]
-    assert found["most"] == [
-        {"user_id": "bob", "findings": 2},
-        {"user_id": "ada", "findings": 1},
-    ]
-    assert found["since"] == START
-    (first,) = backtest.users.get(user=ada).findings
+    counts = ("looked_at", "fits", "done", "fired", "findings", "left_out", "failed")
+    assert [found[name] for name in counts] == [3, 2, 2, 2, 3, 0, 0]
+    assert found["problems"] == []
+    (first,) = result_of(backtest, ada)["findings"]
     assert (first["version"], first["entries"]) == (2, [1])  # it holds the same as the first
     assert [one["key"] for one in first["evidence"]] == ["main"]
-    assert [step["severity"] for step in first["changes"]] == ["critical"]
     assert not Alert.objects.exists()
 
 
@@ -263,7 +278,6 @@ def test_short_period_has_prior_state(workspace: Workspace, user: MemoryUser, wo
 
     # 15 days before the end, in the middle of the alert's life
     assert told(backtest) == [("2027-03-16", "critical", "2027-03-21", "4 days are left")]
-    assert backtest.users.get().since == backtest.until - 15 * DAY
 
 
 def test_error_on_29_february_is_dated(workspace: Workspace, user: MemoryUser, work: Work) -> None:
@@ -274,8 +288,7 @@ def test_error_on_29_february_is_dated(workspace: Workspace, user: MemoryUser, w
         backtest = backtests.start(version, by="test", days=400)
         work()
 
-    (row,) = backtest.users.all()
-    (problem,) = row.problems
+    (problem,) = result_of(backtest, user)["problems"]
     line = LEAP.splitlines().index("        today.replace(year=today.year + 1)") + 1
     assert problem == {
         "at": "2028-02-29T05:00:00+00:00",
@@ -285,8 +298,7 @@ def test_error_on_29_february_is_dated(workspace: Workspace, user: MemoryUser, w
     }
     # And its alert stays over that day
     assert told(backtest) == [("2028-02-24", "critical", "2028-03-06", "10 days are left")]
-    summary = backtest_reports.summary(backtest)
-    assert (summary["troubled"], summary["problems"][0]["user_id"]) == (1, "ada")
+    assert backtest_reports.summary(backtest)["problems"] == [{"user_id": "ada", **problem}]
 
 
 def test_finding_has_its_moment(workspace: Workspace, user: MemoryUser, work: Work) -> None:
@@ -309,9 +321,9 @@ def test_a_history_that_is_too_long_is_told_to_be_unknown_from_there_on(
 
     backtest = backtested(passed(workspace), work)
 
-    (row,) = backtest.users.all()
-    assert row.known_until == START
-    assert [(one["kind"], one["version"]) for one in row.problems] == [("unknown", 1)]
+    (problem,) = result_of(backtest, user)["problems"]
+    assert (problem["kind"], problem["version"]) == ("unknown", 1)
+    assert problem["at"] == START.isoformat()
     assert told(backtest) == []
 
 
@@ -324,12 +336,11 @@ def test_moments_that_are_too_many_are_unknown_from_there_on(
         workspace,
         SOURCE.replace(ENDED, '        yield warning(f"it is {today}", key=str(today))\n'),
     )
-    run = backtesting._History._run
+    run, runs_ = backtesting._History._run, list[Any]()
 
     def slow(history: Any, *arguments: Any) -> Any:
-        history.columns["runs"] = history.columns.get("runs", 0) + 1
-        if history.columns["runs"] == 3:
-            history.columns.pop("runs")
+        runs_.append(history)
+        if len(runs_) == 3:
             history._deadline = 0.0
         return run(history, *arguments)
 
@@ -337,14 +348,13 @@ def test_moments_that_are_too_many_are_unknown_from_there_on(
 
     backtest = backtested(version, work)
 
-    (row,) = backtest.users.all()
-    assert row.known_until == datetime.datetime(2027, 3, 4, 5, tzinfo=datetime.UTC)
-    assert [one["kind"] for one in row.problems] == ["unknown"]
+    (problem,) = result_of(backtest, user)["problems"]
+    assert (problem["kind"], problem["at"]) == ("unknown", "2027-03-04T05:00:00+00:00")
     assert [day for day, *_ in told(backtest)] == ["2027-03-01", "2027-03-02", "2027-03-03"]
 
 
 def test_differing_clocks_keep_the_order(
-    workspace: Workspace, user: MemoryUser, work: Work
+    workspace: Workspace, user: MemoryUser, work: Work, loads: list[LoadPlan]
 ) -> None:
     # Given a second version by a clock that is two days ahead, and a third by one that is right
     say(user, work, {0: [rental("main", "2027-03-16")]})
@@ -357,8 +367,7 @@ def test_differing_clocks_keep_the_order(
     # Then the alert is not resolved before it opened
     (found,) = backtest_reports.findings_of(backtest)
     assert found["resolved_at"] > found["opened_at"]
-    (row,) = backtest.users.all()
-    assert (row.versions, row.looks) == (2, 2)
+    assert len(loads) == 2
 
 
 def test_a_flood_is_told_and_not_listed(workspace: Workspace, user: MemoryUser, work: Work) -> None:
@@ -370,8 +379,8 @@ def test_a_flood_is_told_and_not_listed(workspace: Workspace, user: MemoryUser, 
 
     backtest = backtested(passed(workspace), work)
 
-    (row,) = backtest.users.all()
-    assert [(one["at"][:10], one["kind"], one["message"]) for one in row.problems] == [
+    problems = result_of(backtest, user)["problems"]
+    assert [(one["at"][:10], one["kind"], one["message"]) for one in problems] == [
         ("2027-03-10", "alert_limit", "it raised more than 3 alerts at once")
     ]
     assert [(day, until) for day, _, until, _ in told(backtest)] == [
@@ -386,8 +395,8 @@ def test_excess_openings_are_reported(workspace: Workspace, user: MemoryUser, wo
 
     backtest = backtested(passed(workspace), work)
 
-    (row,) = backtest.users.all()
-    assert row.problems[0]["message"] == "it would open more than 2 alerts within 24 hours"
+    problem = result_of(backtest, user)["problems"][0]
+    assert problem["message"] == "it would open more than 2 alerts within 24 hours"
     assert told(backtest) == []
 
 
@@ -402,10 +411,10 @@ def test_all_alerts_are_counted_and_the_first_are_kept(
 
     backtest = backtested(passed(workspace), work)
 
-    assert sorted(len(row.findings) for row in backtest.users.all()) == [0, 2, 3]
+    results = backtest.report["users"].values()
+    assert sorted(len(result["findings"]) for result in results) == [0, 2, 3]
     summary = backtest_reports.summary(backtest)
     assert (summary["fired"], summary["findings"], summary["left_out"]) == (3, 12, 7)
-    assert summary["by_month"] == [{"month": "2027-03", "findings": 12}]
 
 
 def test_a_worker_that_is_killed_loses_one_user_at_most(
@@ -429,7 +438,8 @@ def test_a_worker_that_is_killed_loses_one_user_at_most(
         backtest = backtests.start(version, by="test")
         with pytest.raises(Killed):
             tasks.work("backtests", str(backtest.pk))
-        assert backtest.users.filter(state="done").count() == 2
+        backtest.refresh_from_db()
+        assert backtest_reports.count_users(backtest)["done"] == 2
         tasks.work("backtests", str(backtest.pk))  # the lease of the dead holds
         assert len(looked_at) == 3
         Backtest.objects.update(lease_expires_at=END - DAY)
@@ -437,8 +447,8 @@ def test_a_worker_that_is_killed_loses_one_user_at_most(
 
     # Then each user was looked at once, but the one with whom it died
     assert sorted(looked_at) == sorted([*(user.pk for user in users), looked_at[2]])
-    assert backtest_reports.summary(backtest)["findings"] == 4
     backtest.refresh_from_db()
+    assert backtest_reports.summary(backtest)["findings"] == 4
     assert (backtest.state, backtest.attempts) == ("finished", 0)
 
 
@@ -479,8 +489,7 @@ def test_user_whose_sandbox_fails_does_not_stop_the_others(
     backtest = tried(passed(workspace), settings.UAC_MAX_ATTEMPTS)
 
     assert backtest.state == "finished"
-    states = backtest.users.order_by("user").values_list("state", flat=True)
-    assert [*states] == ["failed", "done"]
+    assert [result_of(backtest, user)["alerts"] for user in users] == [0, 1]
     summary = backtest_reports.summary(backtest)
     assert summary["conclusion"].endswith("2 of 2 users, of whom 1 could not be evaluated.")
     (problem,) = summary["problems"]
@@ -513,16 +522,15 @@ def test_a_user_who_is_erased_meanwhile_leaves_nothing(
     def erase(plan: LoadPlan, **options: Any) -> Any:
         if not erased:
             erased.append(plan.user.pk)
-            MemoryUser.objects.filter(pk=plan.user.pk).update(head=None, erased_at=START)
-            for model in (EntryOutcome, Checkpoint, Blob, Bytecode, BacktestUser):
-                model.objects.filter(user=plan.user.pk).delete()
+            user_erasure.ask(plan.user, by="test", reason="asked for")
         return loaded(plan, **options)
 
     monkeypatch.setattr(backtesting, "loaded", erase)
 
     backtest = backtested(version, work)
 
-    assert not BacktestUser.objects.filter(user__in=erased).exists()
+    assert backtest_reports.count_users(backtest)["fits"] == 1
+    assert str(erased[0]) not in backtest.report["users"]
     assert len(told(backtest)) == 1
 
 
@@ -532,32 +540,44 @@ def test_redacted_versions_are_not_read(workspace: Workspace, user: MemoryUser, 
 
     backtest = backtested(passed(workspace), work)
 
-    (row,) = backtest.users.all()
-    (problem,) = row.problems
+    (problem,) = result_of(backtest, user)["problems"]
     assert (problem["kind"], problem["version"]) == ("redacted", 2)
     assert "entry 2" in problem["message"]
     assert told(backtest) == []
 
 
+def test_redaction_empties_results(workspace: Workspace, user: MemoryUser, work: Work) -> None:
+    say(user, work, {0: [rental("main", "2027-03-20")]})
+    backtest = backtested(passed(workspace), work)
+
+    backtests.redact_results(user, END)
+
+    (finding,) = result_of(backtest, user)["findings"]
+    assert (finding["message"], finding["evidence"], finding["day"]) == (
+        REDACTED,
+        [],
+        "2027-03-10",
+    )
+
+
 class TestForgetting:
     """Backtests are kept for three months, those that an approval relies on for longer."""
 
-    LATER = START + backtests.KEPT + DAY
+    LATER = START + backtests.KEPT + 3 * DAY
 
     @pytest.fixture
     def version(self, workspace: Workspace) -> WorkspaceConstraintVersion:
         return passed(workspace)
 
-    def ended(
-        self, version: WorkspaceConstraintVersion, user: MemoryUser, *, days: int = 0
-    ) -> Backtest:
-        """A backtest that finished so long after the start."""
-        with time_machine.travel(START + days * DAY, tick=False):
+    def ended(self, version: WorkspaceConstraintVersion, user: MemoryUser) -> Backtest:
+        """A backtest that finished at the start."""
+        with time_machine.travel(START, tick=False):
             backtest = backtests.start(version, by="test")
             Backtest.objects.filter(pk=backtest.pk).update(
-                state="finished", picked=True, finished_at=timezone.now()
+                state="finished",
+                finished_at=timezone.now(),
+                report={"checked": 1, "users": {str(user.pk): RESULT}},
             )
-            BacktestUser.objects.create(backtest=backtest, user=user, state="done")
         backtest.refresh_from_db()
         return backtest
 
@@ -568,13 +588,6 @@ class TestForgetting:
             while number := backtests.purge(4):
                 gone.append(number)
         return gone
-
-    def test_old_ones_go(self, version: WorkspaceConstraintVersion, user: MemoryUser) -> None:
-        old, newer = (self.ended(version, user, days=days) for days in (0, 2))
-        assert backtest_reports.conclusion(old).startswith("The constraint was backtested on 1 ")
-
-        assert self.purged() == [2]
-        assert [*Backtest.objects.all()] == [newer]
 
     @pytest.mark.parametrize("live", [True, False])
     def test_that_of_the_newest_and_of_the_live_version_stay(
@@ -605,7 +618,10 @@ class TestForgetting:
         ended = {"finished_at": START, "state": "finished"}
         Backtest.objects.create(**given, **ended, user=user, constraint="constraints/x.py")
         Backtest.objects.create(**given, finished_at=START, state="cancelled", version=version)
-        under_way = Backtest.objects.create(**given, state="running", version=version)
+        newer = workspace_constraints.propose(
+            version.constraint, source=NOTICE + "#", tests=TESTS, by="x"
+        )
+        under_way = Backtest.objects.create(**given, state="running", version=newer)
 
         assert self.purged() == [2]
         assert [*Backtest.objects.all()] == [under_way]
@@ -646,10 +662,9 @@ class TestWhom:
     def picked(self, backtest: Backtest) -> set[int]:
         """Choose the users to test."""
         claimed = not_none(leases.claim(backtests.waiting().filter(pk=backtest.pk)))
-        while not claimed.picked:
-            backtest_sampling.pick(claimed)
+        backtests.select_users(claimed)
         backtest.refresh_from_db()
-        return set(claimed.users.values_list("user_id", flat=True))
+        return {int(pk) for pk in backtest.report["users"]}
 
     def test_a_sample_is_the_same_each_time(
         self, workspace: Workspace, crowd: list[MemoryUser]
@@ -657,14 +672,12 @@ class TestWhom:
         version = passed(workspace)
         first = backtests.start(version, by="test", most_users=100)
         sample = self.picked(first)
-        backtests.cancel(first, by="test")
         again = self.picked(backtests.start(version, by="test", most_users=100))
 
         assert sample == again
         assert len(sample) == 100
         assert sample <= {user.pk for user in crowd[1::2]}
-        assert 120 < first.looked_at < 300
-        assert backtest_reports.summary(first)["sampled"]
+        assert 120 < first.report["checked"] < 300
         # And that of another version is another one, spread over all
         constraint = version.constraint
         other = workspace_constraints.propose(constraint, source=NOTICE + "#", tests=TESTS, by="x")
@@ -686,7 +699,7 @@ class TestWhom:
             broken.clear()
             Backtest.objects.update(run_after=END)
             tasks.work("backtests", str(backtest.pk))
-        assert backtest.users.get().state == "done"
+        assert result_of(backtest, user)["alerts"] == 1
 
     def test_backtest_killing_every_worker_fails(
         self, workspace: Workspace, user: MemoryUser, settings: Any
@@ -758,7 +771,7 @@ class TestApproving:
         assert (backtest.state, backtest.reason) == ("cancelled", "version 2 was written")
         assert claimed is not None
         with pytest.raises(leases.LeaseLost):
-            backtest_sampling.pick(claimed)
+            backtests.select_users(claimed)
 
     def test_backtest_yields_to_waiting_runs(
         self, workspace: Workspace, user: MemoryUser, work: Work
@@ -795,7 +808,7 @@ class TestOwn:
 
     @pytest.mark.usefixtures("grown")
     def test_constraint_without_its_imports_does_not_fire(
-        self, user: MemoryUser, work: Work
+        self, user: MemoryUser, work: Work, loads: list[LoadPlan]
     ) -> None:
         with time_machine.travel(START + 40 * DAY, tick=False):
             backtest = backtests.start_own(user, "home_notice", by="test")  # as PUT names it
@@ -803,8 +816,7 @@ class TestOwn:
 
         backtest.refresh_from_db()
         assert backtest.state == "finished", backtest.last_error
-        (row,) = backtest.users.all()
-        assert (row.versions, row.looks, row.problems) == (3, 2, [])
+        assert (len(loads), result_of(backtest, user)["problems"]) == (2, [])
         assert told(backtest) == [("2027-03-11", "critical", "2027-04-02", "21 days are left")]
 
     @pytest.mark.usefixtures("grown")

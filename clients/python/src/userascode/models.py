@@ -389,8 +389,8 @@ class BacktestDetail(Model):
     finished_at: datetime.datetime | None
     summary: BacktestSummary
     findings: list[BacktestFinding]
-    """The alerts that the constraint would have raised, in chronological order: up to 100 of
-    each user and 1,000 in total."""
+    """The alerts that the constraint would have raised, in chronological order: up to 20 of
+    each user and 200 in total."""
 
 
 class BacktestFinding(Model):
@@ -411,10 +411,8 @@ class BacktestFinding(Model):
     """The day the alert would have opened, in the user's time zone."""
     version: int
     """The version of the user's project that would have caused the alert to open."""
-    changes: list[ChangeOfFinding]
     resolved_at: datetime.datetime | None
     """When the alert would have been resolved; null if it would still be open at the end."""
-    resolved_version: int | None
 
 
 class BacktestProblem(Model):
@@ -448,30 +446,16 @@ class BacktestSummary(Model):
     """The number of users checked to see whether the constraint applies to them."""
     fits: int
     """The number of users the constraint applies to and is run for."""
-    sampled: bool
-    """Whether some users were not checked."""
     done: int
     """The number of users for whom the backtest is finished."""
     failed: int
     """The number of users for whom the constraint could not be evaluated."""
     fired: int
     """The number of users for whom the constraint would have raised alerts."""
-    since: datetime.datetime | None
-    """The beginning of the evaluated period."""
     findings: int
     """The number of alerts that the constraint would have raised."""
     left_out: int
     """The number of these alerts that are not listed among the findings."""
-    by_severity: _BySeverity
-    """The number of alerts by their highest severity."""
-    by_month: list[_ByMonth]
-    """The number of alerts by the month in which they would have opened."""
-    open: int
-    """The number of alerts that would still be open at the end."""
-    most: list[_OfUser]
-    """The users with the most alerts."""
-    troubled: int
-    """The number of users with problems."""
     problems: list[BacktestProblem]
     """The first problems, each with its user."""
 
@@ -486,16 +470,6 @@ class Cause(Model):
     """Path of the constraint's source."""
     message: str
     fingerprint: str
-
-
-class ChangeOfFinding(Model):
-    """A change to an alert that the constraint would have raised."""
-
-    at: datetime.datetime
-    version: int
-    """The version of the user's project."""
-    changed: list[str]
-    severity: SeverityEnum
 
 
 class Check(Model):
@@ -2116,20 +2090,3 @@ class WorkspaceConstraintDetail(Model):
     changed_by: str
     """Who last changed the constraint."""
     versions: list[Version]
-
-
-class _ByMonth(Model):
-    month: str
-    """The month, such as 2026-03."""
-    findings: int
-
-
-class _BySeverity(Model):
-    info: int
-    warning: int
-    critical: int
-
-
-class _OfUser(Model):
-    user_id: str
-    findings: int

@@ -184,22 +184,9 @@ class AsyncBacktests:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    def list(
-        self,
-        *,
-        constraint: str | None = None,
-        state: str | None = None,
-        user_id: str | None = None,
-        page_size: int | None = None,
-    ) -> AsyncPages[models.Backtest]:
+    def list(self, *, page_size: int | None = None) -> AsyncPages[models.Backtest]:
         """Return the backtests, newest first."""
-        request = read(
-            "backtests/",
-            constraint=constraint,
-            state=state,
-            user_id=user_id,
-            page_size=page_size,
-        )
+        request = read("backtests/", page_size=page_size)
         return AsyncPages(self._transport, request, models.PaginatedBacktestList)
 
     async def get(self, backtest_id: str) -> models.BacktestDetail:

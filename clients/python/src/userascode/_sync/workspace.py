@@ -187,22 +187,9 @@ class Backtests:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(
-        self,
-        *,
-        constraint: str | None = None,
-        state: str | None = None,
-        user_id: str | None = None,
-        page_size: int | None = None,
-    ) -> Pages[models.Backtest]:
+    def list(self, *, page_size: int | None = None) -> Pages[models.Backtest]:
         """Return the backtests, newest first."""
-        request = read(
-            "backtests/",
-            constraint=constraint,
-            state=state,
-            user_id=user_id,
-            page_size=page_size,
-        )
+        request = read("backtests/", page_size=page_size)
         return Pages(self._transport, request, models.PaginatedBacktestList)
 
     def get(self, backtest_id: str) -> models.BacktestDetail:
