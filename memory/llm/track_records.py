@@ -7,21 +7,20 @@ accepts, or by the worker, if the gate refused proposals and never accepted one.
 count if no proposal was judged in it, or if it was interrupted (by the provider, a budget, a lost
 lease or a stop).
 
-If several users have sessions, only each user's newest count, up to a fifth of the sessions that
-are judged, so that a model that fails for one user is not stopped for everybody.
-
 A stop is stored with the workspace, so it lasts, even if calls or users are deleted, until staff
-let the model continue, change a limit, or choose another model.
+let the model continue or choose another model.
 """
 
 import datetime
 import uuid
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, Func, IntegerField, JSONField, OuterRef, Q, QuerySet, Subquery
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from memory.kernel.models.users import Lane, LaneName
@@ -40,31 +39,10 @@ STOPPED = "Stopped by its track record: "
 # How long a lane waits before the stop is checked again: the track record changes when staff undo
 # something or resume a model.
 AGAIN = datetime.timedelta(minutes=15)
-# The sessions to judge (the window) are chosen from LOOKED_AT times as many recent sessions. If
-# several users have sessions, one user gets at most 1 / USERS_PART of the window.
-LOOKED_AT = 4
-USERS_PART = 5
 
 
 class Stopped(LanguageModelError):
     """The model must not write to the workspace's projects until staff let it continue."""
-
-
-@dataclass(frozen=True)
-class _Session:
-    """A session that has been judged.
-
-    `refusals` is the number of its refused proposals, and `version` is the version it produced, if
-    any. `followed` is True if a rollback or reopening came after that version, and `undone` is True
-    if the version was undone.
-    """
-
-    user: int
-    accepted: bool
-    refusals: int
-    version: int | None
-    followed: bool
-    undone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +117,7 @@ def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
     model = model or model_of(workspace)
     if model is None or not limits.may_stop:
         return None
-    return _kept(workspace, model, limits) or read(workspace, model).stopped
+    return read(workspace, model).stopped
 
 
 def judge(workspace: Workspace) -> str | None:
@@ -151,16 +129,11 @@ def judge(workspace: Workspace) -> str | None:
     model = model_of(workspace)
     if model is None:
         return None
-    limits = workspace.track_record_limits
     reason = why_stopped(workspace, model)
-    stops = dict(workspace.llm_stops or {})
-    if reason is None:
-        stops.pop(model, None)
-    elif _kept(workspace, model, limits) is None:
+    stops = workspace.llm_stops or {}
+    if reason is not None and model not in stops:
         at = timezone.now().isoformat()
-        stops[model] = {"at": at, "reason": reason, "limits": asdict(limits)}
-    if stops != (workspace.llm_stops or {}):
-        workspace.llm_stops = stops
+        workspace.llm_stops = {**stops, model: {"at": at, "reason": reason}}
         workspace.save(update_fields=["llm_stops"])
     return reason
 
@@ -185,30 +158,29 @@ def note_refused(workspace_pk: int, work: uuid.UUID, refusals: int) -> None:
 
 
 def read(workspace: Workspace, model: str) -> TrackRecord:
-    """Return a model's track record in a workspace, computed from its latest sessions.
-
-    This takes one SQL statement, plus one if some versions may have been undone.
-    """
+    """Return a model's track record in a workspace, computed from its latest sessions."""
     limits = workspace.track_record_limits
-    sessions = _sessions(workspace, model, limits)
-    refused = sum(not session.accepted for session in sessions)
-    refusals = sum(session.refusals for session in sessions)
+    sessions = list(_sessions(workspace, model, limits))
+    refused = sum(not session["accepted"] for session in sessions)
+    refusals = sum(session["refusals"] or 0 for session in sessions)
     record = TrackRecord(
         model=model,
         sessions=len(sessions),
         refused=refused,
-        accepted=sum(session.version is not None for session in sessions),
-        undone=sum(session.undone for session in sessions),
+        accepted=sum(session["checkpoint"] is not None for session in sessions),
+        undone=sum(session["undone"] for session in sessions),
         proposals=refusals + len(sessions) - refused,
         proposals_refused=refusals,
     )
-    stopped = _kept(workspace, model, limits)
-    if stopped is None and (exceeded := record.exceeded(limits)):
-        stopped = (
+    if stop := (workspace.llm_stops or {}).get(model):
+        return replace(record, stopped=stop["reason"])
+    if exceeded := record.exceeded(limits):
+        reason = (
             f"{STOPPED}{model}: {', and '.join(exceeded)}. Entries wait until staff let the model"
             " continue, or choose another model for the workspace."
         )
-    return replace(record, stopped=stopped)
+        return replace(record, stopped=reason)
+    return record
 
 
 def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
@@ -256,12 +228,6 @@ def stopped() -> list[tuple[Workspace, str, str]]:
 _FIRST = {"turn": 1, "attempt": 1}
 
 
-def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | None:
-    """Return the stored stop's reason; None if no stop is stored or the limits have changed."""
-    stop = (workspace.llm_stops or {}).get(model)
-    return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
-
-
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     """Select the first call of every session judged since the model was resumed.
 
@@ -276,93 +242,29 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     return judged
 
 
-def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
-    """Return the sessions to judge, from the days before the newest one."""
+def _sessions(
+    workspace: Workspace, model: str, limits: EffectiveSettings
+) -> Iterable[Mapping[str, Any]]:
+    """Return the latest sessions, from the days before the newest one.
+
+    A session was undone if, after its version, a rollback went back before it or an entry that it
+    had settled was reopened, even if that was undone in turn.
+    """
     judged = _judged(workspace, model)
     days = datetime.timedelta(days=limits.llm_judged_days)
-    restored = Checkpoint.objects.filter(
-        user=OuterRef("user"), origin=Origin.RESTORED, version__gt=OuterRef("checkpoint__version")
+    version = OuterRef("checkpoint__version")
+    as_json = Func(version, function="to_jsonb", output_field=JSONField())
+    undoing = Checkpoint.objects.filter(
+        user=OuterRef("user"), origin=Origin.RESTORED, version__gt=version
+    ).alias(restored=Cast(KT("verdict__restored__version"), IntegerField()))
+    undone = undoing.filter(
+        Q(restored__lt=version) | Q(verdict__reopened__versions__contains=as_json)
     )
-    rows = (
+    return (
         judged.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
-        .annotate(followed=Exists(restored))
-        .values_list("user_id", "accepted", "refusals", "checkpoint__version", "followed")
+        .annotate(undone=Exists(undone))
+        .values("accepted", "refusals", "checkpoint", "undone")[: limits.llm_judged_sessions]
     )
-    recent = [
-        _Session(user, bool(accepted), refusals or 0, version, followed)
-        for user, accepted, refusals, version, followed in rows[
-            : LOOKED_AT * limits.llm_judged_sessions
-        ]
-    ]
-    most = limits.llm_judged_sessions
-    if len({session.user for session in recent}) > 1:
-        most = max(1, most // USERS_PART)
-    number: Counter[int] = Counter()
-    window: list[_Session] = []
-    for session in recent:
-        number[session.user] += 1
-        if number[session.user] <= most and len(window) < limits.llm_judged_sessions:
-            window.append(session)
-    changes = _changes({session.user for session in window if session.followed})
-    return [
-        replace(
-            session,
-            undone=session.version is not None
-            and _is_undone(session.version, changes[session.user]),
-        )
-        for session in window
-    ]
-
-
-@dataclass(frozen=True)
-class _Changes:
-    """The rollbacks and reopenings in a user's history.
-
-    `returns` maps the version of each rollback to the version that it restored. `reopenings` maps
-    the version of each reopening to the versions whose entries it reopened.
-    """
-
-    returns: dict[int, int] = field(default_factory=dict)
-    reopenings: dict[int, Sequence[int]] = field(default_factory=dict)
-
-
-def _changes(users: Collection[int]) -> Mapping[int, _Changes]:
-    found: dict[int, _Changes] = defaultdict(_Changes)
-    restored = Checkpoint.objects.filter(user__in=users, origin=Origin.RESTORED).order_by()
-    for user, at, to, reopened in restored.values_list(
-        "user_id", "version", "verdict__restored__version", "verdict__reopened__versions"
-    ):
-        if reopened is None:
-            found[user].returns[at] = to
-        else:
-            found[user].reopenings[at] = reopened
-    return found
-
-
-def _is_undone(version: int, changes: _Changes) -> bool:
-    """Return whether a later change that is still in effect undid this version.
-
-    A version is undone if a rollback excluded it, or if entries that it settled were reopened.
-    """
-    return _is_left_out(version, changes.returns) or any(
-        version in versions and not _is_left_out(at, changes.returns)
-        for at, versions in changes.reopenings.items()
-    )
-
-
-def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:
-    """Return whether a rollback has excluded this version from the history of the newest one.
-
-    `returns` maps the version of each rollback to the version that it restored.
-    """
-    last = max(version, *returns) if returns else version
-    for at in sorted(returns, reverse=True):
-        if at > last:
-            continue  # this rollback was itself excluded
-        if at <= version:
-            break
-        last = returns[at]
-    return version > last
 
 
 def _percent(part: int, whole: int) -> float:

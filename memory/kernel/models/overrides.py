@@ -72,7 +72,7 @@ class SettingsOverrides(models.Model):
         null=True,
         blank=True,
         editable=False,
-        help_text="For each stopped model: when and why it was stopped, and which limits applied.",
+        help_text="For each stopped model: when and why it was stopped.",
     )
 
     structure_entries = _whole("entries")
