@@ -1,6 +1,5 @@
 """A foreign project's objects as a graph, read from untrusted JSON."""
 
-import base64
 import datetime
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -238,7 +237,7 @@ class _Decoder:
             case "int":
                 return self._integer(_string(content), place)
             case "decimal":
-                return self._decimal(_string(content), place)
+                return Decimal(_string(content))
             case "date":
                 return datetime.date.fromisoformat(content)
             case "datetime":
@@ -255,20 +254,7 @@ class _Decoder:
             case "ref":
                 class_name, key = content
                 return Ref(_string(class_name), _string(key))
-            case "float":
-                return self._made("Number", {"text": _string(content)}, place, "float")
-            case "duration":
-                days, seconds, microseconds = map(int, content)
-                fields: dict[str, Node] = {
-                    "days": days,
-                    "seconds": seconds,
-                    "microseconds": microseconds,
-                }
-                return self._made("Duration", fields, place, "timedelta")
-            case "bytes":
-                base64.b64decode(content, validate=True)
-                return self._made("Bytes", {"base64": _string(content)}, place, "bytes")
-            case "opaque":
+            case "opaque" | "text":
                 class_name, text = content
                 self.notes.add("converted", place, f"{_string(class_name)} to its text")
                 return _string(text)
@@ -276,18 +262,9 @@ class _Decoder:
 
     def _integer(self, text: str, place: str) -> Node:
         if len(text) > MAX_DIGITS:
-            return self._made("Number", {"text": text}, place, "int")
+            self.notes.add("converted", place, "int to its text")
+            return text
         return int(text)
-
-    def _decimal(self, text: str, place: str) -> Node:
-        number = Decimal(text)
-        if number.is_finite():
-            return number
-        return self._made("Number", {"text": text}, place, "Decimal")
-
-    def _made(self, name: str, fields: dict[str, Node], place: str, kind: str) -> Pointer:
-        self.notes.add("converted", place, f"{kind} to an object {name}")
-        return self._object(name, fields)
 
     def _dictionary(self, pairs: Any, place: str) -> Node:
         """Turn a dictionary into an object with its keys as fields, or into a list of entries."""

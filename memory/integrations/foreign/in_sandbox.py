@@ -167,39 +167,25 @@ class _Reader:
 
     def read(self, files: Mapping[str, str], entries: Sequence[str]) -> dict[str, Any]:
         """Execute the modules at the paths in `entries`, in order, and return their objects."""
-        modules, namespaces = [], []
+        modules = []
         for path in entries:
             module = _execute(path, files)
             imported = _imported_names(files[path], vars(module))
             annotations = vars(module).get("__annotations__", {})
-            own = [
-                (name, value)
-                for name, value in list(vars(module).items())
-                if not _is_system_name(name) and name not in imported
-            ]
             names = [
                 [name, self.value(value, 0), _annotation(annotations.get(name))]
-                for name, value in own
-                if not _is_code(value)
+                for name, value in list(vars(module).items())
+                if not (_is_system_name(name) or name in imported or _is_code(value))
             ]
             modules.append({"path": path, "names": names})
-            namespaces += [(names, name, value) for name, value in own if _is_namespace(value)]
-        self._read_pending()
-        for names, name, kind in namespaces:
-            if not any(issubclass(known, kind) for known in self._class_numbers):
-                names.append([name, ["dict", self._pairs(_attributes_of(kind), 0)], ""])
-        self._read_pending()
+        for number, value in self._pending:  # the list grows during the loop
+            self.objects[number] = self._contents(value)
         return {
             "modules": modules,
             "classes": self.classes,
             "enums": self.enums,
             "objects": self.objects,
         }
-
-    def _read_pending(self) -> None:
-        for number, value in self._pending:  # the list grows during the loop
-            self.objects[number] = self._contents(value)
-        self._pending.clear()
 
     def value(self, value: Any, depth: int) -> Any:
         """Return a simple JSON value unchanged, and any other value as a list [kind, content]."""
@@ -221,11 +207,15 @@ class _Reader:
         if isinstance(value, float):
             number = float(value)
             finite = number == number and abs(number) != float("inf")
-            return number if finite else ["float", repr(number)]
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
-            return self._object(value)
+            return number if finite else ["text", ["float", repr(number)]]
         if isinstance(value, dict):
-            return ["dict", self._pairs(value, depth)]
+            return [
+                "dict",
+                [
+                    [self.value(key, depth + 1), self.value(item, depth + 1)]
+                    for key, item in value.items()
+                ],
+            ]
         if isinstance(value, (list, tuple, range)):
             shape = next(k for k in (list, tuple, range) if isinstance(value, k)).__name__
             return [shape, [self.value(item, depth + 1) for item in value]]
@@ -233,11 +223,6 @@ class _Reader:
             items = [self.value(item, depth + 1) for item in value]
             return ["set", sorted(items, key=lambda item: json.dumps(item, sort_keys=True))]
         return self._scalar(value) or self._object(value)
-
-    def _pairs(self, value: Mapping[Any, Any], depth: int) -> list[Any]:
-        return [
-            [self.value(key, depth + 1), self.value(item, depth + 1)] for key, item in value.items()
-        ]
 
     def _scalar(self, value: Any) -> list[Any] | None:
         match value:
@@ -251,16 +236,16 @@ class _Reader:
                 return ["opaque", ["time", _text(f"{value.isoformat()} {zone}")]]
             case datetime.time():
                 return ["time", value.isoformat()]
-            case datetime.timedelta():
-                return ["duration", [value.days, value.seconds, value.microseconds]]
-            case decimal.Decimal():
+            case decimal.Decimal() if value.is_finite():
                 return ["decimal", str(value)]
+            case decimal.Decimal() | datetime.timedelta():
+                return ["text", [type(value).__name__, str(value)]]
             case PartialDate():
                 return ["partial_date", str(value)]
             case Ref():
                 return ["ref", [_text(value.class_name), _text(value.key)]]
             case bytes() | bytearray():
-                return ["bytes", base64.b64encode(value).decode()]
+                return ["text", [type(value).__name__, base64.b64encode(value).decode()]]
         return None
 
     def _member(self, value: enum.Enum) -> list[Any]:
@@ -274,7 +259,8 @@ class _Reader:
         return ["enum", [self._enum_numbers[kind], _text(value.name)]]
 
     def _object(self, value: Any) -> list[Any]:
-        if not _is_foreign_class(type(value)):
+        has_fields = dataclasses.is_dataclass(value) or hasattr(value, "__dict__")
+        if not (has_fields and _is_foreign_class(type(value))):
             return ["opaque", [type(value).__name__, _printed(value)]]
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self.objects)
@@ -286,8 +272,6 @@ class _Reader:
         """Return an object's class number, its fields in order, and, for a record, its key."""
         kind = type(value)
         names = [name for name, _, _ in self._fields(kind)]
-        if not dataclasses.is_dataclass(kind) and not isinstance(value, tuple):
-            names += _attributes_of(kind)
         held = list(vars(value)) if hasattr(value, "__dict__") else []
         names += [name for name in held if name not in names and not _is_system_name(name)]
         is_record = isinstance(value, Record)
@@ -315,19 +299,9 @@ class _Reader:
 
     def _fields(self, kind: type) -> list[tuple[str, Any, Any]]:
         """Return the name, annotation and default of each field that a class declares."""
-        if dataclasses.is_dataclass(kind):
-            return [
-                (field.name, field.type, _default_of(field)) for field in dataclasses.fields(kind)
-            ]
-        if issubclass(kind, tuple):
-            defaults = getattr(kind, "_field_defaults", {})
-            declared = getattr(kind, "__annotations__", {})
-            return [
-                (name, declared.get(name), defaults.get(name, dataclasses.MISSING))
-                for name in getattr(kind, "_fields", ())
-            ]
-        slots = getattr(kind, "__slots__", ())
-        return [(name, None, dataclasses.MISSING) for name in slots if not name.startswith("__")]
+        if not dataclasses.is_dataclass(kind):
+            return []
+        return [(field.name, field.type, _default_of(field)) for field in dataclasses.fields(kind)]
 
     def _default(self, default: object) -> list[Any]:
         """Return a list of just the default if that is a plain value, or else an empty list."""
@@ -378,31 +352,6 @@ def _is_code(value: object) -> bool:
     if isinstance(value, (typing.TypeVar, re.Pattern)) or type(value).__module__ == "typing":
         return True
     return callable(value) and not dataclasses.is_dataclass(value)
-
-
-def _is_namespace(value: object) -> bool:
-    """Return whether a value is a foreign class whose own attributes are data."""
-    return (
-        isinstance(value, type)
-        and _is_foreign_class(value)
-        and not dataclasses.is_dataclass(value)
-        and not issubclass(value, (enum.Enum, tuple, dict, BaseException, Record))
-        and bool(_attributes_of(value))
-    )
-
-
-def _attributes_of(kind: type) -> dict[str, Any]:
-    """Return a class's public data attributes, including those inherited from foreign classes."""
-    return {
-        name: value
-        for one in reversed(kind.__mro__)
-        if _is_foreign_class(one)
-        for name, value in vars(one).items()
-        if not _is_system_name(name)
-        and not name.startswith("_")
-        and not callable(value)
-        and not hasattr(value, "__get__")
-    }
 
 
 def _documentation(kind: type) -> str:
