@@ -75,8 +75,10 @@ UNDO = {
 }
 # Maximum number of alerts that a page about an action on them lists.
 MAX_LISTED = 200
-# Maximum number of constraints named above the list.
+# Maximum number of constraints named above the list, and of the list's live alerts that are counted
+# for them.
 MAX_GROUPS = 12
+MAX_GROUPED = 1000
 WHY_LEFT = {
     "acknowledged": "already acknowledged or resolved",
     "reopened": "already open, or the finding no longer exists",
@@ -130,10 +132,10 @@ def _pulse(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def _by_constraint(changes: ChangeList) -> Iterator[Mapping[str, Any]]:
-    """Yield the constraints of a list's live alerts, with the number of alerts and of users."""
-    live = changes.queryset.filter(state__in=LIVE_STATES).order_by()
+    """Yield the constraints of a list's first live alerts, with the number of alerts and users."""
+    live = changes.queryset.filter(state__in=LIVE_STATES)[:MAX_GROUPED]
     # The list's annotations would be computed for each row.
-    rows = Alert.objects.filter(pk__in=live.values("pk")).values("constraint")
+    rows = Alert.objects.filter(pk__in=list(live.values_list("pk", flat=True))).values("constraint")
     counted_rows = rows.annotate(alerts=Count("pk"), users=Count("user", distinct=True))
     for row in counted_rows.order_by("-alerts", "constraint")[:MAX_GROUPS]:
         path = row["constraint"]
