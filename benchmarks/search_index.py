@@ -33,7 +33,7 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
     blocks = SearchBlock.objects.filter(segment__user=user)
     stored = blocks.aggregate(bytes=Sum(Length("data")))["bytes"]
     find(user, question)  # loads the embedding model, once for all users
-    kept = index._size(index._cache.of(user.pk))
+    kept = index._size(index._cache.get(user.pk))
     tracemalloc.start()
     find(user, question)
     _, most = tracemalloc.get_traced_memory()

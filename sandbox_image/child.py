@@ -54,7 +54,7 @@ class Limits:
     alerts: int
 
     @classmethod
-    def of(cls, values: object) -> "Limits":
+    def parse(cls, values: object) -> "Limits":
         """Read limits from a request; raise ValueError unless all are present and positive."""
         names = {one.name: one.type for one in fields(cls)}
         if not isinstance(values, dict) or values.keys() != names.keys():
@@ -155,8 +155,8 @@ def _confine(parent: int, *descriptors: int) -> None:
             os._exit(CHILD_FAILED)
     # Go through unused numbers, since one descriptor may occupy another's target number.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD, FIRST_FREE) for one in descriptors]
-    for place, descriptor in enumerate(high, 1):
-        os.dup2(descriptor, place)
+    for target, descriptor in enumerate(high, 1):
+        os.dup2(descriptor, target)
     os.closerange(FIRST_FREE, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     # Forbid new processes and threads: user code needs neither, and code that can't fork can't
     # leave anything running. A limit of zero applies no matter how many other processes share the
@@ -199,7 +199,7 @@ def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
             message = protocol.read_frame(reader(WORK_DESCRIPTOR))
             if message is None:  # the parent closed the pipe: this child isn't needed
                 os._exit(0)
-            limits = Limits.of(message["limits"])
+            limits = Limits.parse(message["limits"])
             if not message["rehearsal"]:
                 return message["works"], limits
             lines = [_answer(work, performer, limits).decode() for work in message["works"]]

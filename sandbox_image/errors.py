@@ -95,17 +95,21 @@ def _known_names(error: BaseException) -> str:
         if isinstance(error, AttributeError):
             where, names = _attributes(error.obj)
         elif isinstance(error, NameError) and (last := _innermost(error)) is not None:
-            known = {**last.f_globals, **last.f_locals}
-            where, names = "known names", set(known)
-            nearest = [f"{name}.{wanted}" for name in known if _is_in(wanted, known[name])]
+            names_in_scope = {**last.f_globals, **last.f_locals}
+            where, names = "known names", set(names_in_scope)
+            nearest = [
+                f"{name}.{wanted}"
+                for name in names_in_scope
+                if _is_in(wanted, names_in_scope[name])
+            ]
         else:
             return ""
         shown = sorted(one for one in names if one.isidentifier() and not one.startswith("_"))
         nearest = nearest or difflib.get_close_matches(wanted[:200], shown)
         meant = f": did you mean {' or '.join(map(repr, nearest))}?" if nearest else ":"
         more = ", …" if len(shown) > MAX_NAMES else ""
-        told = f"{meant} {where} are {', '.join(shown[:MAX_NAMES])}{more}"
-        return protocol.storable(told[:MAX_MESSAGE]) if shown else ""
+        message = f"{meant} {where} are {', '.join(shown[:MAX_NAMES])}{more}"
+        return protocol.storable(message[:MAX_MESSAGE]) if shown else ""
     except BaseException:  # the classes may be the user's, with any methods
         return ""
 
@@ -122,15 +126,15 @@ def _comparison_fix(error: BaseException, message: str) -> str:
         return ": compare the datetime's .date(), or compare with a datetime"
     if _NAIVE.fullmatch(message):
         return f": give the datetime without an offset the user's time zone, as in {_DATETIME}"
-    if not (found := _NO_ORDER.fullmatch(message)):
+    if not (match := _NO_ORDER.fullmatch(message)):
         return ""
-    left, right = found.groups()
+    left, right = match.groups()
     if "NoneType" in (left, right):
         return ": one of the values is None: test for that first, as in x is not None and x > …"
     if "str" not in (left, right):
         return ""
-    known = _WRITTEN_AS.get(right if left == "str" else left)
-    return f": write the text as {known}" if known else ""
+    literal = _WRITTEN_AS.get(right if left == "str" else left)
+    return f": write the text as {literal}" if literal else ""
 
 
 def _attributes(owner: object) -> tuple[str, set[str]]:

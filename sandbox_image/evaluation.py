@@ -95,7 +95,7 @@ class Instant:
     time_zone: str
 
     @classmethod
-    def of(cls, now: str, time_zone: str) -> "Instant":
+    def parse(cls, now: str, time_zone: str) -> "Instant":
         """Build an instant from an ISO 8601 timestamp with a UTC offset and a time zone name.
 
         Raises ValueError if the timestamp has no offset.
@@ -168,15 +168,17 @@ class Evaluation:
 
     def rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
         """Do what most evaluations do, but only with the first records of the state."""
-        found = list(itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS))
-        gc.get_referents(*found)
+        first_records = list(
+            itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS)
+        )
+        gc.get_referents(*first_records)
         for path in selected(self.project.files, "constraints", None):
             if (module := sys.modules.get(self.project.files[path].module)) is not None:
                 functions = [one for one in vars(module).values() if inspect.isfunction(one)]
                 gc.get_referents(*functions, *(one.__code__ for one in functions))
         # If there are any records, cite one as evidence, so that evidence lookup is rehearsed, too.
         check = ModuleType("rehearsal")
-        vars(check)["check"] = _rehearsed(found[:1])
+        vars(check)["check"] = _rehearsed(first_records[:1])
         alerts = [self._alert(alert) for alert in call_check(check, today=None, now=instant.now)]
         return [self.evaluate("[date(2026, 1, 1), 1.5, 'text']", instant, limits), alerts]
 
@@ -195,7 +197,7 @@ class Evaluation:
         no_value = keep_value(tree)
         selection = Selection(tree, meanings, self._singles, self._places())
         # Copy these lists of records before the code can change them.
-        read = {place: list(self._held(*place)) for place in selection.read}
+        read = {location: list(self._held(*location)) for location in selection.read}
         ties = Ties(tree)
         names |= selection.names | ties.names
         exec(compile(tree, QUERY, "exec"), names)  # nosec B102 # this is what the sandbox is for
@@ -228,7 +230,7 @@ class Evaluation:
         if any(id(one) in self._places() for one in held):
             scope, rests_on = "value", list(held)
         elif selection.met:
-            beside = (one for place in selection.beside for one in read[place])
+            beside = (one for location in selection.beside for one in read[location])
             scope, rests_on = "selected", [*selection.records, *beside, *referred]
         else:
             scope, most = "read", MAX_READ
@@ -236,15 +238,18 @@ class Evaluation:
         unique = {id(one): cast("Record", one) for one in rests_on if id(one) in self._places()}
         # All records that were read: those that a query selects have a value in what it reads.
         placed = (
-            (*place, one) for place, held in read.items() for one in held if isinstance(one, Record)
+            (*location, one)
+            for location, held in read.items()
+            for one in held
+            if isinstance(one, Record)
         )
         return {
             "scope": scope,
             "count": len(unique),
             "records": self._named(unique.values(), most),
             "collections": [
-                {"domain": domain, "collection": name, "count": len(found)}
-                for (domain, name), found in read.items()
+                {"domain": domain, "collection": name, "count": len(members)}
+                for (domain, name), members in read.items()
             ],
             "set_aside": find_set_aside(placed, selection.names_read),
         }
@@ -254,9 +259,9 @@ class Evaluation:
         counts: collections.Counter[tuple[str, str, str]] = collections.Counter()
         columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
         for number, one in enumerate(records):
-            place = (type(one).__name__, *self._places()[id(one)])
-            counts[place] += 1
-            keys, sources = columns.setdefault(place, ([], []))
+            group = (type(one).__name__, *self._places()[id(one)])
+            counts[group] += 1
+            keys, sources = columns.setdefault(group, ([], []))
             # The code may have changed the record in a way that makes it invalid.
             if number < most and protocol.are_sources(one.sources) and isinstance(one.key, str):
                 keys.append(protocol.storable(one.key))
@@ -289,9 +294,9 @@ class Evaluation:
         module = self.project.module(path)
         given = shaped(module, bound, self._held)
         asks_for_now = takes_now(module)
-        told: dict[str, Any] = {"left_out": given.left_out, "takes_now": asks_for_now}
+        result: dict[str, Any] = {"left_out": given.left_out, "takes_now": asks_for_now}
         try:
-            found = call_check(
+            alerts = call_check(
                 module,
                 today=instant.today,
                 now=instant.now if asks_for_now else None,
@@ -299,10 +304,10 @@ class Evaluation:
                 records=given.arguments,
             )
         except TooManyAlertsError as error:
-            told |= {"alerts": _gravest(error.alerts), "seconds": time.perf_counter() - started}
-            raise AlertLimitError(str(error), told) from None
-        told["alerts"] = [self._alert(alert, given.originals) for alert in found]
-        return {**told, "seconds": time.perf_counter() - started}
+            result |= {"alerts": _gravest(error.alerts), "seconds": time.perf_counter() - started}
+            raise AlertLimitError(str(error), result) from None
+        result["alerts"] = [self._alert(alert, given.originals) for alert in alerts]
+        return {**result, "seconds": time.perf_counter() - started}
 
     def forecast_constraint(
         self,
@@ -336,26 +341,32 @@ class Evaluation:
             records = given.arguments
             return call_check(module, today=today, now=now, most=limits.alerts, records=records)
 
-        def tell(alert: Alert) -> Told:
-            told = self._alert(alert, given.originals)
-            records = {(one["domain"], one["collection"], one["key"]) for one in told["evidence"]}
-            return told["key"], tuple(sorted(records)), "" if records else wording_of(alert.message)
+        def summarize(alert: Alert) -> Told:
+            summary = self._alert(alert, given.originals)
+            records = {
+                (one["domain"], one["collection"], one["key"]) for one in summary["evidence"]
+            }
+            return (
+                summary["key"],
+                tuple(sorted(records)),
+                "" if records else wording_of(alert.message),
+            )
 
         def is_unharmed() -> bool:
             return shares and self.is_as_before() and not (own.complete and own.left())
 
         forecaster = Forecaster(
-            call, tell, is_unharmed, follows=self._can_follow(path), seconds=seconds
+            call, summarize, is_unharmed, follows=self._can_follow(path), seconds=seconds
         )
         local = Instant(horizon.start, horizon.time_zone)
         if takes_now(module):
-            found = forecaster.moments(horizon)
+            forecast = forecaster.moments(horizon)
         elif "today" in inspect.signature(module.check).parameters:
             end = horizon.end.astimezone(ZoneInfo(horizon.time_zone)).date()
-            found = forecaster.days(local.now.date(), end)
+            forecast = forecaster.days(local.now.date(), end)
         else:
-            found = forecaster.once(horizon.start)
-        return {"takes_now": takes_now(module), **found.to_json()}
+            forecast = forecaster.once(horizon.start)
+        return {"takes_now": takes_now(module), **forecast.to_json()}
 
     def _can_follow(self, path: str) -> bool:
         """Return whether all uses of a traced datetime by constraint and schemas are recorded."""
@@ -396,7 +407,7 @@ class Evaluation:
         If `paths` is None, the records in all state files are returned.
         """
         counts = {
-            domain: {name: len(found) for name, found in self._state(module).items()}
+            domain: {name: len(members) for name, members in self._state(module).items()}
             for domain, module in self._state_modules()
         }
         wanted = {
@@ -418,12 +429,12 @@ class Evaluation:
             id(record)
             for file in self.project.in_domains()
             if _is_shard(file.path) and file.path != path and file.module.startswith(package + ".")
-            for found in collections_of(self.project.module(file.path)).values()
-            for record in found
+            for members in collections_of(self.project.module(file.path)).values()
+            for record in members
         }
         return {
-            name: [record for record in found if id(record) not in elsewhere]
-            for name, found in self._state(module).items()
+            name: [record for record in members if id(record) not in elsewhere]
+            for name, members in self._state(module).items()
         }
 
     def _state_modules(self) -> Iterator[tuple[str, ModuleType]]:
@@ -479,14 +490,16 @@ class Evaluation:
             domains: dict[str, dict[str, list[Place]]] = {}
             collections: dict[str, list[Place]] = {}
             for domain, module in self._state_modules():
-                places = {name: [(domain, name)] for name in self._state(module)}
+                locations = {name: [(domain, name)] for name in self._state(module)}
                 several = collections_of(module)
-                self._singles |= {(domain, name) for name in places if name not in several}
-                every = [place for found in places.values() for place in found]
-                domains[domain] = {"": places.get(domain, every), **places}
-                for name in places:
+                self._singles |= {(domain, name) for name in locations if name not in several}
+                every = [location for members in locations.values() for location in members]
+                domains[domain] = {"": locations.get(domain, every), **locations}
+                for name in locations:
                     collections.setdefault(name, []).append((domain, name))
-            unique = {name: {"": found} for name, found in collections.items() if len(found) == 1}
+            unique = {
+                name: {"": members} for name, members in collections.items() if len(members) == 1
+            }
             self._meant = {**unique, **domains}
         return self._meant
 
@@ -500,8 +513,8 @@ class Evaluation:
         if self._by_key is None:
             self._by_key = {}
             for _, module in self._state_modules():
-                for found in self._state(module).values():
-                    for record in found:
+                for members in self._state(module).values():
+                    for record in members:
                         if isinstance(record, Record):
                             self._by_key.setdefault(record.key, []).append(record)
         return self._by_key
@@ -511,9 +524,11 @@ class Evaluation:
         if self._placed is None:
             self._placed = {}
             for domain, module in self._state_modules():
-                for collection, found in self._state(module).items():
-                    place = (domain, collection)
-                    self._placed |= {id(one): place for one in found if isinstance(one, Record)}
+                for collection, members in self._state(module).items():
+                    location = (domain, collection)
+                    self._placed |= {
+                        id(one): location for one in members if isinstance(one, Record)
+                    }
         return self._placed
 
     def _alert(self, alert: Alert, originals: Mapping[int, Record] = _NOTHING) -> dict[str, Any]:
@@ -531,7 +546,7 @@ class Evaluation:
 
     def _evidence(self, record: Record) -> dict[str, Any]:
         """Return a record as evidence; raise NotAValueError unless it is intact in the state."""
-        if (place := self._places().get(id(record))) is None:
+        if (location := self._places().get(id(record))) is None:
             raise NotAValueError(
                 f"the evidence {type(record).__name__} {record.key!r} is not a record in the"
                 " state: use the records themselves, not copies of them"
@@ -541,7 +556,7 @@ class Evaluation:
                 f"the evidence {type(record).__name__} {record.key!r} has sources that are not"
                 " entry numbers, or a key that is not text: do not change either of them"
             )
-        domain, collection = place
+        domain, collection = location
         return {
             "class": type(record).__name__,
             "domain": domain,

@@ -48,7 +48,7 @@ class Horizon:
     time_zone: str
 
     @classmethod
-    def of(cls, start: str, end: str, time_zone: str) -> "Horizon":
+    def parse(cls, start: str, end: str, time_zone: str) -> "Horizon":
         """Build a horizon from two ISO 8601 timestamps with UTC offsets.
 
         Raises ValueError if an offset is missing or the timestamps are in the wrong order.
@@ -87,7 +87,7 @@ class Forecaster:
     def __init__(
         self,
         call: Call,
-        tell: Callable[[Alert], Told],
+        summarize: Callable[[Alert], Told],
         is_unharmed: Callable[[], bool],
         *,
         follows: bool,
@@ -96,11 +96,11 @@ class Forecaster:
     ) -> None:
         """Prepare to forecast the constraint that `call` calls.
 
-        `tell` returns an alert's identity. `is_unharmed` returns whether all calls have left
+        `summarize` returns an alert's identity. `is_unharmed` returns whether all calls have left
         everything as it was. `follows` says whether the constraint's use of a traced datetime can
         be recorded. The forecast stops after `seconds`.
         """
-        self._call, self._tell, self._is_unharmed = call, tell, is_unharmed
+        self._call, self._summarize, self._is_unharmed = call, summarize, is_unharmed
         self._follows, self._most_calls = follows, most_calls
         self._deadline = time.perf_counter() + seconds
         self._timeline = Timeline()
@@ -174,26 +174,26 @@ class Forecaster:
         """
         timeline = self._timeline
         if follows:
-            found, error = self._outcome(*given(clock))
+            findings, error = self._outcome(*given(clock))
             if error is not None:
                 # If tracing caused the error, we don't know how the constraint uses the time.
-                found, really = self._outcome(*given(None))
+                findings, really = self._outcome(*given(None))
                 if really != error:
                     clock.note(step)
                 error = really
         else:
-            found, error = self._outcome(*given(None))
+            findings, error = self._outcome(*given(None))
             clock.note(step)
-        now = (error, found)
+        now = (error, findings)
         if now != self._last:
-            timeline.changes.append({"at": at, "error": error, "found": found})
+            timeline.changes.append({"at": at, "error": error, "found": findings})
         self._last = now
 
     def _outcome(self, today: Any, now: Any) -> tuple[list[list[Any]], str | None]:
         self._timeline.calls += 1
         try:
             alerts = self._call(today, now)
-            told = [(self._tell(alert), str(alert.severity)) for alert in alerts]
+            summaries = [(self._summarize(alert), str(alert.severity)) for alert in alerts]
         except MemoryError:
             raise
         except TooManyAlertsError:
@@ -202,13 +202,13 @@ class Forecaster:
             text = f"{type(error).__name__}: {error}"
             return [], protocol.storable(text[:MAX_ERROR])
         places = self._timeline.findings
-        found = set()
-        for finding, severity in told:
+        findings = set()
+        for finding, severity in summaries:
             if finding not in self._places:
                 self._places[finding] = len(places)
                 places.append(finding)
-            found.add((self._places[finding], severity))
-        return [list(one) for one in sorted(found)], None
+            findings.add((self._places[finding], severity))
+        return [list(one) for one in sorted(findings)], None
 
     def _is_over(self, at: str) -> bool:
         """Return whether the forecast must end at this time; if so, record the time as the end."""

@@ -79,9 +79,9 @@ class Project(InspectLoader, MetaPathFinder):
         after = {path: file for path, file in before.items() if path not in removed} | changed
         touched = {file.module for file in (*changed.values(), *map(before.get, removed)) if file}
         stale = self._importers_of(touched, after) if before else set()
-        known = self._modules.keys()
+        old_modules = self._modules.keys()
         self._set_files(after)
-        stale |= known - self._modules.keys()
+        stale |= old_modules - self._modules.keys()
         unloaded = {name: sys.modules.pop(name) for name in stale if name in sys.modules}
         # Creating many objects is slow while the garbage collector is on, and children have to copy
         # every memory page that the collector touches.
@@ -109,8 +109,8 @@ class Project(InspectLoader, MetaPathFinder):
 
     def _import_constraints(self) -> None:
         """Import all constraints; one that can't be imported reports its error when it runs."""
-        found = selected(self.files, "constraints", None)
-        for path in [*found, *selected(self.files, f"{WORKSPACE}constraints", None)]:
+        paths = selected(self.files, "constraints", None)
+        for path in [*paths, *selected(self.files, f"{WORKSPACE}constraints", None)]:
             try:
                 self.module(path)
             except BaseException:
@@ -263,14 +263,14 @@ def _imports(file: File, modules: Iterable[str]) -> list[str]:
     assert file.code is not None
     mentioned = set(_names(file.code))
     package = file.module if file.is_package else file.module.rpartition(".")[0]
-    found = []
+    imports = []
     for module in modules:
         parent, _, leaf = module.rpartition(".")
         if module in mentioned or (
             leaf in mentioned and (parent in mentioned or parent == package)
         ):
-            found.append(module)
-    return found
+            imports.append(module)
+    return imports
 
 
 def _names(code: CodeType) -> Iterator[str]:

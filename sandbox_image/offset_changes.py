@@ -45,7 +45,7 @@ def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.
             return at.replace(tzinfo=zone).utcoffset()
         return at.replace(tzinfo=datetime.UTC).astimezone(zone).utcoffset()
 
-    found = []
+    changes = []
     day = datetime.timedelta(days=1)
     at = datetime.datetime(year, 1, 1)  # noqa: DTZ001
     while at.year == year:
@@ -55,6 +55,6 @@ def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.
                 middle = (before + after) // 2
                 same = offset(at + middle * US) == offset(at)
                 before, after = (middle, after) if same else (before, middle)
-            found.append(at + after * US)
+            changes.append(at + after * US)
         at += day
-    return tuple(found)
+    return tuple(changes)

@@ -53,7 +53,7 @@ def confinement() -> dict[str, str | int]:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     # Effective, permitted and inheritable capabilities: first the low words, then the high words.
     held = (ctypes.c_uint32 * 6)()
-    told = _libc.capget(header, held) == 0
+    is_readable = _libc.capget(header, held) == 0
     bounds = [_libc.prctl(PR_CAPBSET_READ, bit, 0, 0, 0) == 1 for bit in range(64)]
     capabilities = sum(1 << bit for bit, could in enumerate(bounds) if could)
     for index, bits in enumerate(held):
@@ -62,7 +62,7 @@ def confinement() -> dict[str, str | int]:
         "kernel": "gvisor" if os.uname().version == GVISOR else "linux",
         "seccomp": _libc.prctl(PR_GET_SECCOMP, 0, 0, 0, 0),
         "no_new_privileges": _libc.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
-        "capabilities": capabilities if told else -1,
+        "capabilities": capabilities if is_readable else -1,
     }
 
 
@@ -129,7 +129,7 @@ def remove_files() -> None:
 def _children() -> list[int]:
     if os.getpid() == 1:
         return [-1]  # kills every process in this namespace; /proc may show another namespace
-    found = []
+    pids = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):
@@ -137,5 +137,5 @@ def _children() -> list[int]:
                 # it is the parent's id.
                 fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
                 if int(fields[1]) == os.getpid():
-                    found.append(int(process.name))
-    return found
+                    pids.append(int(process.name))
+    return pids

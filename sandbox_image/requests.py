@@ -36,7 +36,7 @@ class Files:
     limits: Limits
 
     @classmethod
-    def of(cls, request: object) -> "Files":
+    def parse(cls, request: object) -> "Files":
         """Read the files from a request or from its `load` object.
 
         Raises BadRequestError, KeyError or ValueError if that object is not valid.
@@ -48,7 +48,7 @@ class Files:
             sources=_texts(request["sources"]),
             bytecode=_texts(request["bytecode"]),
             removed=_paths(request["removed"]),
-            limits=Limits.of(request["limits"]),
+            limits=Limits.parse(request["limits"]),
         )
 
     def on(self, project: Project) -> set[str]:
@@ -89,7 +89,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
 
     Raises BadRequestError, KeyError, TypeError or ValueError if the request is not valid.
     """
-    files = Files.of(request["load"]) if "load" in request else None
+    files = Files.parse(request["load"]) if "load" in request else None
     paths = project.files.keys() if files is None else files.on(project)
     works: list[dict[str, Any]]
     check: Check
@@ -108,17 +108,17 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
         case "constraints" | "forecast":
             now = moment(request)
             bindings = _bindings(request.get("bindings", {}))
-            found = _selected(paths, "constraints", request)
+            constraint_paths = _selected(paths, "constraints", request)
             # The project's own constraints come first, since all constraints share one total time
             # limit.
             if request["paths"] is None:
-                found += selected(paths, "constraints", sorted(bindings))
+                constraint_paths += selected(paths, "constraints", sorted(bindings))
             works = [
                 {"op": operation, "item": path, "bound": bindings.get(path, {}), **now}
-                for path in found
+                for path in constraint_paths
             ]
             if operation == "forecast":
-                seconds = _share(Limits.of(request["limits"]), len(works))
+                seconds = _share(Limits.parse(request["limits"]), len(works))
                 until = {"until": request["until"], "seconds": seconds}
                 works = [{**work, **until} for work in works]
                 for work in works[:1]:
@@ -131,12 +131,14 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             works = [{"op": operation, "item": path} for path in _selected(paths, "tests", request)]
             check = check_tests
         case "dump":
-            asked = None if request["paths"] is None else _selected(paths, "domains", request)
-            works = [{"op": operation, "item": operation, "paths": asked}]
+            domain_paths = (
+                None if request["paths"] is None else _selected(paths, "domains", request)
+            )
+            works = [{"op": operation, "item": operation, "paths": domain_paths}]
             check = anything
         case _:
             raise BadRequestError("unknown op")
-    return Plan(works, Limits.of(request["limits"]), check, together, files)
+    return Plan(works, Limits.parse(request["limits"]), check, together, files)
 
 
 def moment(request: dict[str, Any]) -> dict[str, Any]:
@@ -147,12 +149,12 @@ def moment(request: dict[str, Any]) -> dict[str, Any]:
 
 def instant(work: dict[str, Any]) -> Instant:
     """Return the instant specified by a request or a task."""
-    return Instant.of(work["now"], work["time_zone"])
+    return Instant.parse(work["now"], work["time_zone"])
 
 
 def horizon(work: dict[str, Any]) -> Horizon:
     """Return the horizon specified by a task."""
-    return Horizon.of(work["now"], work["until"], work["time_zone"])
+    return Horizon.parse(work["now"], work["until"], work["time_zone"])
 
 
 def _share(limits: Limits, number: int) -> float:

@@ -148,7 +148,7 @@ class Runner:
         """Return the answer to a request, without its id."""
         try:
             if request.get("op") == "load":
-                return self.load(Files.of(request))
+                return self.load(Files.parse(request))
             plan = self._plan(request)
             answer = ANSWERS[request["op"]](self._run(plan))
         except LoadFailedError as error:
@@ -173,10 +173,10 @@ class Runner:
         """Run the warm-up request; see rehearsal.py and Supervisor.rehearse."""
         sent = {**rehearsal.REQUEST, "load": self.rehearsed}
         request = protocol.decode(protocol.encode_frame(sent)[protocol.HEADER_BYTES :])
-        files = Files.of(request["load"])
+        files = Files.parse(request["load"])
         paths = selected(files.on(self.project), "constraints", None)
         work = {"op": "rehearse", "item": paths[0], **moment(request), **files.request}
-        results = self.supervisor.rehearse([work], Limits.of(request["limits"]))
+        results = self.supervisor.rehearse([work], Limits.parse(request["limits"]))
         protocol.encode_frame(_answer(Report(), {"result": results}))
 
     def load(self, files: Files) -> dict[str, Any]:
@@ -195,8 +195,12 @@ class Runner:
             message = f"the project needs more than {size(files.limits.memory_bytes)} of memory"
             outcome = {"outcome": "out_of_memory", "message": message}
         except BaseException as error:
-            told = describe(error, {*self.project.files, *files.sources, *files.bytecode})
-            outcome = {"outcome": "user_error", "message": told["message"], "error": told}
+            description = describe(error, {*self.project.files, *files.sources, *files.bytecode})
+            outcome = {
+                "outcome": "user_error",
+                "message": description["message"],
+                "error": description,
+            }
         finally:
             for texts in (files.sources, files.bytecode):
                 texts.clear()  # files may be large, and later children would inherit them
@@ -262,7 +266,7 @@ class Runner:
             case "compile":
                 return to_bytecode(compile_source(item, work["source"]))
             case "load":
-                return self._load_here(Files.of(work), more=work["more"])
+                return self._load_here(Files.parse(work), more=work["more"])
             case "rehearse":
                 return self._rehearse(instant(work), limits)
             case "evaluate":
@@ -297,7 +301,7 @@ class Runner:
             return self.evaluation.rehearse(instant, limits)
         # The next request will bring a project, so rehearse loading one and then unload it.
         self.evaluation = Evaluation(self.project)
-        Files.of(self.rehearsed).load_into(self.project)
+        Files.parse(self.rehearsed).load_into(self.project)
         self.evaluation.prepare()
         (path,) = selected(self.project.files, "constraints", None)
         alerts = self.evaluation.run_constraint(path, instant, limits, {})

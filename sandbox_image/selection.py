@@ -32,13 +32,13 @@ class Selection:
         tree: ast.Module,
         named: Meanings,
         singles: Iterable[Place],
-        places: Mapping[int, Place],
+        locations: Mapping[int, Place],
     ) -> None:
         """Instrument the code in `tree`, which must then be executed with `self.names` in scope.
 
         `named` says which collections each name in the code refers to. `singles` are the places
-        that hold a single record; a comprehension may use such records as well. `places` maps each
-        record's `id()` to its place in the state.
+        that hold a single record; a comprehension may use such records as well. `locations` maps
+        each record's `id()` to its place in the state.
         """
         self.names = {
             GOES_THROUGH: self._goes_through,
@@ -47,22 +47,24 @@ class Selection:
         }
         self.met = False  # whether the comprehension has iterated over a record
         self.selected: dict[int, Any] = {}
-        self._places = places
+        self._places = locations
         self.names_read = names_read(tree)
         uses = list(_uses(tree, named))
-        self.read: list[Place] = sorted({place for _, place in uses})
+        self.read: list[Place] = sorted({location for _, location in uses})
         self.beside: list[Place] = []  # places of single records also used by the comprehension
-        found = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
-        if not uses or len(found) != 1:
+        comprehensions = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
+        if not uses or len(comprehensions) != 1:
             return
         gone_through = {
-            id(node) for generator in found[0].generators for node in ast.walk(generator.iter)
+            id(node)
+            for generator in comprehensions[0].generators
+            for node in ast.walk(generator.iter)
         }
-        inside = {id(node) for node in ast.walk(found[0])}
-        others = [(node, place) for node, place in uses if id(node) not in gone_through]
-        if all(id(node) in inside and place in set(singles) for node, place in others):
-            self.beside = sorted({place for _, place in others})
-            _watch(found[0])
+        inside = {id(node) for node in ast.walk(comprehensions[0])}
+        others = [(node, location) for node, location in uses if id(node) not in gone_through]
+        if all(id(node) in inside and location in set(singles) for node, location in others):
+            self.beside = sorted({location for _, location in others})
+            _watch(comprehensions[0])
 
     def _goes_through(self, elements: Iterable[Any]) -> Iterable[Any]:
         if self.met:
@@ -120,13 +122,15 @@ def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
         for name, meant in list(_named_otherwise(node, meaning)):
             # The name may mean different things in different parts of the code: keep all of its
             # meanings.
-            known = meaning.setdefault(name, {})
-            for attribute, places in meant.items():
-                known[attribute] = [*dict.fromkeys([*known.get(attribute, ()), *places])]
+            attributes = meaning.setdefault(name, {})
+            for attribute, locations in meant.items():
+                attributes[attribute] = [
+                    *dict.fromkeys([*attributes.get(attribute, ()), *locations])
+                ]
     for node in ast.walk(tree):
-        if id(node) not in passed and (places := _meant(node, meaning)):
+        if id(node) not in passed and (locations := _meant(node, meaning)):
             passed |= {id(one) for one in ast.walk(node)}
-            yield from ((node, place) for place in places)
+            yield from ((node, location) for location in locations)
 
 
 def _is_naming(node: ast.AST) -> TypeGuard[ast.Assign]:
@@ -163,7 +167,7 @@ def _named_otherwise(
 
 
 def _every(meant: Mapping[str, Sequence[Place]]) -> list[Place]:
-    return [*dict.fromkeys(place for places in meant.values() for place in places)]
+    return [*dict.fromkeys(location for locations in meant.values() for location in locations)]
 
 
 def _meant(node: ast.AST, named: Meanings) -> Sequence[Place]:

@@ -24,7 +24,7 @@ def find_set_aside(
 
     Each record comes with its domain and collection.
     """
-    found: dict[tuple[str, str, str], list[str]] = {}
+    keys_by_field: dict[tuple[str, str, str], list[str]] = {}
     keeps: dict[type, bool] = {}
     for domain, collection, record in records:
         kind = type(record)
@@ -33,7 +33,7 @@ def find_set_aside(
         if keeps[kind]:
             for field in dict.fromkeys(_fields(record)):
                 if field in names:
-                    found.setdefault((domain, collection, field), []).append(record.key)
+                    keys_by_field.setdefault((domain, collection, field), []).append(record.key)
     return [
         {
             "domain": domain,
@@ -42,7 +42,7 @@ def find_set_aside(
             "count": len(keys),
             "keys": [key for key in keys if isinstance(key, str)][:MAX_NAMED],
         }
-        for (domain, collection, field), keys in found.items()
+        for (domain, collection, field), keys in keys_by_field.items()
     ]
 
 

@@ -41,7 +41,7 @@ def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shap
     Raises LookupError if a collection or field does not exist; errors raised by the shape's class
     propagate.
     """
-    found = Shaped()
+    result = Shaped()
     parameters = inspect.signature(module.check).parameters if bound else {}
     for name, binding in bound.items():
         (shape,) = typing.get_args(parameters[name].annotation)
@@ -50,19 +50,19 @@ def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shap
             for one in dataclasses.fields(shape)
             if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
         }
-        copies = found.arguments[name] = []
+        copies = result.arguments[name] = []
         for collection in binding:
             for record in find(collection["domain"], collection["name"]):
                 if not isinstance(record, Record):
                     continue
                 values = _values(record, collection)
                 if not needed <= values.keys():
-                    found.left_out += 1
+                    result.left_out += 1
                     continue
                 copy = shape(**values)
-                found.originals[id(copy)] = record
+                result.originals[id(copy)] = record
                 copies.append(copy)
-    return found
+    return result
 
 
 def _values(record: Record, collection: Mapping[str, Any]) -> dict[str, Any]:

@@ -143,8 +143,8 @@ def _finding(line: str, files: Mapping[str, str]) -> list[dict[str, Any]]:
     if kind != "error" or path not in files or not number.isdigit():
         return []
     text, _, code = message.rpartition("  [")
-    found = (text, code.removesuffix("]")) if text and code.endswith("]") else (message, "misc")
-    return [{"path": path, "line": int(number), "code": found[1], "message": found[0].strip()}]
+    parts = (text, code.removesuffix("]")) if text and code.endswith("]") else (message, "misc")
+    return [{"path": path, "line": int(number), "code": parts[1], "message": parts[0].strip()}]
 
 
 def _write(descriptor: int, data: bytes) -> None:

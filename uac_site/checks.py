@@ -121,10 +121,10 @@ def _always() -> Iterator[CheckMessage]:
 
 def validate_server_settings() -> dict[str, str]:
     """Map the name of each invalid server setting to what is wrong with its value."""
-    found = overrides.validate_server_settings()
+    errors = overrides.validate_server_settings()
     for validate in VALIDATORS:
-        found |= {name: f"{name}: {problem}" for name, problem in validate().items()}
-    return found
+        errors |= {name: f"{name}: {problem}" for name, problem in validate().items()}
+    return errors
 
 
 def _secret_key() -> str:
@@ -192,9 +192,9 @@ def check_mail(
         ProgrammingError,
     ):  # another check reports the failure, or no migrations have run yet
         return []
-    found: list[CheckMessage] = []
+    problems: list[CheckMessage] = []
     if settings.EMAIL_BACKEND in NO_MAIL:
-        found.append(
+        problems.append(
             Warning(
                 "Staff have subscribed to e-mail alerts, but EMAIL_URL does not name a mail"
                 " server.",
@@ -204,14 +204,14 @@ def check_mail(
             )
         )
     if not settings.UAC_BASE_URL:
-        found.append(
+        problems.append(
             Warning(
                 "UAC_BASE_URL is not set: links in e-mails to staff do not work.",
                 hint="Set it to the address where staff access this server.",
                 id="uac.W023",
             )
         )
-    return found
+    return problems
 
 
 @register(TAG, deploy=True)

@@ -44,8 +44,8 @@ def _safe_message(error: Error | psycopg.Error) -> str:
     source = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(source, psycopg.Error):
         return "(not logged)"
-    told = [f"SQLSTATE {source.sqlstate}" if source.sqlstate else "(not logged)"]
-    return ", ".join([*told, *filter(None, [source.diag.constraint_name])])
+    parts = [f"SQLSTATE {source.sqlstate}" if source.sqlstate else "(not logged)"]
+    return ", ".join([*parts, *filter(None, [source.diag.constraint_name])])
 
 
 PROCESSORS: list[structlog.types.Processor] = [

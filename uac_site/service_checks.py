@@ -54,10 +54,10 @@ def of_database() -> Iterator[CheckMessage]:
             id="uac.E024",
         )
     except (DatabaseError, InterfaceError) as error:
-        said = " ".join(str(error).split())
-        causes = (cause for words, cause in _CAUSES.items() if words in said)
+        message = " ".join(str(error).split())
+        causes = (cause for words, cause in _CAUSES.items() if words in message)
         yield Error(
-            f"The database does not answer: {said}",
+            f"The database does not answer: {message}",
             hint="Check DATABASE_URL. " + next(causes, "Check that PostgreSQL is running."),
             id="uac.E020",
         )
@@ -131,12 +131,14 @@ def _policy(memory: Any) -> Iterator[CheckMessage]:
     policy = str(memory.get("maxmemory_policy", "noeviction"))
     if policy == "noeviction":
         return
-    told = f"has maxmemory-policy {policy}: when full, it evicts"
+    problem = f"has maxmemory-policy {policy}: when full, it evicts"
     advice = "Set maxmemory-policy to noeviction, with CONFIG SET and in the configuration file."
     if policy.startswith("allkeys-") and not settings.DEVELOPMENT:
-        yield _wrong(f"{told} queues.", advice)
+        yield _wrong(f"{problem} queues.", advice)
     else:
-        yield Warning(f"The Redis server at REDIS_URL {told} signals.", hint=advice, id="uac.W028")
+        yield Warning(
+            f"The Redis server at REDIS_URL {problem} signals.", hint=advice, id="uac.W028"
+        )
 
 
 def _wrong(what: str, advice: str) -> CheckMessage:

@@ -81,5 +81,5 @@ def registry() -> CollectorRegistry:
 class _OfAllProcesses(Collector):
     def collect(self) -> Iterable[Metric]:
         together = MultiProcessCollector(CollectorRegistry())  # type: ignore[no-untyped-call]
-        found: Iterable[Metric] = together.collect()  # type: ignore[no-untyped-call]
-        return [one for one in found if one.name.startswith("uac_http_")]
+        metrics: Iterable[Metric] = together.collect()  # type: ignore[no-untyped-call]
+        return [one for one in metrics if one.name.startswith("uac_http_")]

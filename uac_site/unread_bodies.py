@@ -80,12 +80,12 @@ def announce_closing_asgi(asgi: "ASGIApp") -> "ASGIApp":
             is_read = is_read or not message.get("more_body", False)
             return message
 
-        async def told(message: "Message") -> None:
+        async def wrapped_send(message: "Message") -> None:
             if message["type"] == "http.response.start" and not is_read:
                 closing = [*message.get("headers", ()), (b"connection", b"close")]
                 message = {**message, "headers": closing}
             await send(message)
 
-        return await asgi(scope, heard, told)
+        return await asgi(scope, heard, wrapped_send)
 
     return application

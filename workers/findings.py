@@ -107,9 +107,9 @@ class Verdict:
         for check in self.checks:
             for finding in check.findings:
                 if finding.blocking:
-                    place = f"{finding.path}:{finding.line or 1}: " if finding.path else ""
+                    location = f"{finding.path}:{finding.line or 1}: " if finding.path else ""
                     fix = f": {finding.fix}" if finding.fix else ""
-                    return f"{check.name}: {place}{finding.message}{fix}"
+                    return f"{check.name}: {location}{finding.message}{fix}"
         return ""
 
     def to_json(self) -> dict[str, Any]:

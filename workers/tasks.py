@@ -26,9 +26,9 @@ TURN_SECONDS = 5.0
 @shared_task(name="workers.dispatch")
 def dispatch() -> None:
     """Find the work that no hint has announced."""
-    found = dispatching.dispatch()
-    if any(found.values()):
-        logger.info("dispatched", **found)
+    counts = dispatching.dispatch()
+    if any(counts.values()):
+        logger.info("dispatched", **counts)
 
 
 def work(name: str, key: str | int) -> None:

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 report=screen.line,
             ) as system,
         ):
-            story = _tell(system, screen)
+            story = _run_story(system, screen)
             exactly = story.recorded and not story.besides
             recorded = story.recorded
             if options.exit:
@@ -121,7 +121,7 @@ def _webhooks(data: Path) -> dict[str, str]:
     }
 
 
-def _tell(system: System, screen: Screen) -> Story:
+def _run_story(system: System, screen: Screen) -> Story:
     """Run the demo's story; return it, including the problems found."""
     folder = system.data_folder
     api_key = kept(
@@ -145,7 +145,7 @@ def _tell(system: System, screen: Screen) -> Story:
         loaded_on=loaded_on,
     )
     try:
-        story.tell()
+        story.run()
     except (UnexpectedAnswer, OSError):
         system.check()  # a dead process explains more than a missing response does
         raise

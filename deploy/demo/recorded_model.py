@@ -61,11 +61,11 @@ class Shown:
 
 def recordings(folder: Path = FOLDER) -> list[Recording]:
     """Return all recordings."""
-    found = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
-    return [Recording(one["messages"], one["facts"], one["work"]) for one in found]
+    documents = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
+    return [Recording(one["messages"], one["facts"], one["work"]) for one in documents]
 
 
-def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[str, Any]]:
+def answer(request: Mapping[str, Any], recorded: Sequence[Recording]) -> list[dict[str, Any]]:
     """Return the next tool calls in a chat completion, each a `name` with `arguments`.
 
     Raises UnknownQuestion if the question shows an entry that isn't in any recording, or only some
@@ -79,11 +79,11 @@ def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[
     if "remember" in tools:
         facts = [
             _filled(fact, entries)
-            for recording, entries in _matching(shown, known, lambda one: one.messages)
+            for recording, entries in _matching(shown, recorded, lambda one: one.messages)
             for fact in recording.facts
         ]
         return [{"name": "remember", "arguments": {"facts": facts}}]
-    matching = _matching(shown, known, lambda one: [fact["text"] for fact in one.facts])
+    matching = _matching(shown, recorded, lambda one: [fact["text"] for fact in one.facts])
     calls = [
         _filled(call, entries)
         for recording, entries in matching
@@ -98,11 +98,11 @@ def recorded_model(*more: Recording) -> Iterator[str]:
 
     `more` are recordings that are known besides those of the demo.
     """
-    known = [*recordings(), *more]
+    recorded = [*recordings(), *more]
 
-    def respond(asked: bytes) -> tuple[int, Any]:
+    def respond(body: bytes) -> tuple[int, Any]:
         try:
-            return 200, _completion(asked, answer(json.loads(asked), known))
+            return 200, _completion(body, answer(json.loads(body), recorded))
         except (UnknownQuestion, ValueError, LookupError, TypeError, StopIteration) as error:
             known_error = isinstance(error, UnknownQuestion)
             message = str(error) if known_error else f"not understood: {error!r}"
@@ -113,35 +113,35 @@ def recorded_model(*more: Recording) -> Iterator[str]:
 
 
 def _shown(question: str) -> list[Shown]:
-    asked = _QUESTION.split(question)[-1]
-    found = [
+    entries_text = _QUESTION.split(question)[-1]
+    entries = [
         Shown(int(seq), datetime.date.fromisoformat(day), text)
-        for seq, day, text in _ENTRY.findall(asked)
+        for seq, day, text in _ENTRY.findall(entries_text)
     ]
-    if not found:
+    if not entries:
         raise UnknownQuestion(f"{UNKNOWN}a question without entries.")
-    return found
+    return entries
 
 
 def _matching(
     shown: Sequence[Shown],
-    known: Sequence[Recording],
+    recorded: Sequence[Recording],
     texts_of: Callable[[Recording], Sequence[str]],
 ) -> list[tuple[Recording, list[Shown]]]:
     """Return the recordings that the shown entries belong to, each with its shown entries."""
-    left, found = list(shown), []
+    left, matches = list(shown), []
     while left:
         first = left[0]
-        for recording in known:
+        for recording in recorded:
             texts = [_filled(text, [first]) for text in texts_of(recording)]
             entries = [one for one in left if one.text in texts]
             if first.text in texts and len(entries) == len(texts):
-                found.append((recording, entries))
+                matches.append((recording, entries))
                 left = [one for one in left if one not in entries]
                 break
         else:
             raise UnknownQuestion(f"{UNKNOWN}{first.text!r}.")
-    return found
+    return matches
 
 
 def _filled(value: Any, entries: Sequence[Shown]) -> Any:
@@ -150,7 +150,7 @@ def _filled(value: Any, entries: Sequence[Shown]) -> Any:
         case str():
             if (whole := _PLACEHOLDER.fullmatch(value)) and whole[1] == "seq":
                 return _seq(whole[2], entries)
-            return _PLACEHOLDER.sub(lambda found: _meaning(found[1], found[2], entries), value)
+            return _PLACEHOLDER.sub(lambda match: _meaning(match[1], match[2], entries), value)
         case list():
             return [_filled(item, entries) for item in value]
         case dict():
@@ -168,11 +168,11 @@ def _meaning(kind: str, text: str, entries: Sequence[Shown]) -> str:
 
 
 def _seq(words: str, entries: Sequence[Shown]) -> int:
-    (found,) = [one.seq for one in entries if words in one.text]
-    return found
+    (seq,) = [one.seq for one in entries if words in one.text]
+    return seq
 
 
-def _completion(asked: bytes, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _completion(body: bytes, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the response in the format of OpenAI's API."""
     tool_calls = [
         {
@@ -182,7 +182,7 @@ def _completion(asked: bytes, calls: Sequence[Mapping[str, Any]]) -> dict[str, A
         }
         for number, call in enumerate(calls)
     ]
-    sent = len(asked) // _CHARACTERS_PER_TOKEN
+    sent = len(body) // _CHARACTERS_PER_TOKEN
     received = len(json.dumps(tool_calls)) // _CHARACTERS_PER_TOKEN
     return {
         "id": "recorded",

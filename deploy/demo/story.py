@@ -46,7 +46,7 @@ class Story:
     besides: list[str] = field(default_factory=list)
     runners: set[str] = field(default_factory=set)
 
-    def tell(self) -> None:
+    def run(self) -> None:
         """Load the sample person, unless an earlier run already did, and show the results.
 
         Raises ModelStopped if the language model is stopped, UnexpectedAnswer if the server
@@ -166,14 +166,14 @@ class Story:
 
         for entry in self._wait(
             "all of the demo's entries to be settled",
-            self._told,
+            self._demo_entries,
             settled,
             seconds=_MODEL_PATIENCE_SECONDS,
         ):
             if entry["state"] == "rejected":
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
 
-    def _told(self) -> list[dict[str, Any]]:
+    def _demo_entries(self) -> list[dict[str, Any]]:
         """Return only the entries that the demo logged and those derived from them."""
         entries = self._entries("")
         ours = {one["seq"] for one in entries if person.is_told(one["idempotency_key"])}
@@ -219,10 +219,10 @@ class Story:
         self.screen.line(textwrap.fill(f"{label:<16} {text}", 92, subsequent_indent=" " * 17))
 
     def _entries(self, which: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.client.call(
+        entries: list[dict[str, Any]] = self.client.call(
             "GET", f"{_USER}entries/?page_size=500&{which}"
         )["results"]
-        return found
+        return entries
 
     def _missing_constraints(self) -> list[person.Constraint]:
         listed = self.client.call("GET", f"{_USER}constraints/")["results"]
@@ -267,17 +267,17 @@ class Story:
         return [alert for alert in self._alerts_of_all_time() if alert["state"] != "resolved"]
 
     def _alerts_of_all_time(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.client.call("GET", f"{_USER}alerts/?page_size=500")[
+        alerts: list[dict[str, Any]] = self.client.call("GET", f"{_USER}alerts/?page_size=500")[
             "results"
         ]
-        return found
+        return alerts
 
     def _show_alert(self, constraint: str) -> None:
         """Wait for an alert from this constraint, and show it with all its evidence."""
 
         def of_constraint() -> list[dict[str, Any]]:
-            found = self._alerts_of_all_time()  # somebody may have resolved it in the meantime
-            return [alert for alert in found if _constraint_of(alert) == constraint]
+            alerts = self._alerts_of_all_time()  # somebody may have resolved it in the meantime
+            return [alert for alert in alerts if _constraint_of(alert) == constraint]
 
         for alert in self._wait(f"the alert from {constraint}", of_constraint, bool):
             self._print_alert(alert)
@@ -329,10 +329,10 @@ class Story:
         look = self._alerts if alone else self._alerts_of_all_time
 
         def as_expected(alerts: list[dict[str, Any]]) -> bool:
-            found = {_finding(alert) for alert in alerts}
+            findings = {_finding(alert) for alert in alerts}
             if exact:
-                return found == expected
-            return needed <= found and (not wants_model or any(map(self._cites_both, alerts)))
+                return findings == expected
+            return needed <= findings and (not wants_model or any(map(self._cites_both, alerts)))
 
         alerts = self._wait("the expected alerts", look, as_expected, required=False)
 
@@ -341,13 +341,13 @@ class Story:
             state = "" if alert["state"] == "open" else f" ({alert['state']})"
             self.screen.alert(alert["severity"], f"{alert['message']}{state}")
             self._warn(alert)
-        came, found = ({_finding(alert) for alert in some} for some in (alerts, live))
+        came, live_findings = ({_finding(alert) for alert in some} for some in (alerts, live))
         for finding in needed - came:
             self._problem(f"missing: {_in_words(finding)}")
-        for finding in (needed & came) - found:
+        for finding in (needed & came) - live_findings:
             self._besides(f"resolved: {_in_words(finding)}")
         if self.recorded:
-            for finding in found - expected:
+            for finding in live_findings - expected:
                 if alone:
                     self._problem(f"not expected: {_in_words(finding)}")
                 else:
@@ -417,8 +417,8 @@ class Story:
                     self.screen.good(textwrap.shorten(f"  entry {hit['seq']}: {hit['text']}", 80))
                     break
             else:
-                tell = self._problem if alone else self._besides
-                tell(f"{one.text!r} did not find {one.begins!r}")
+                report = self._problem if alone else self._besides
+                report(f"{one.text!r} did not find {one.begins!r}")
 
     def _show_manifest(self) -> None:
         manifest = self.client.call("GET", f"{_USER}manifest/")

@@ -41,9 +41,9 @@ def service_user() -> str | None:
     """
     if os.geteuid() != 0:
         return None
-    known = {account.pw_name for account in pwd.getpwall()}
+    names = {account.pw_name for account in pwd.getpwall()}
     for name in ("daemon", "nobody"):
-        if name in known:
+        if name in names:
             return name
     raise RuntimeError("started as root, but the system has neither user 'daemon' nor 'nobody'")
 

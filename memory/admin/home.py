@@ -81,8 +81,8 @@ class Series:
     numbers: Sequence[float]
     links: Sequence[str]
 
-    def at(self, place: int) -> Figure:
-        return figure(self.numbers[place], self.links[place])
+    def at(self, index: int) -> Figure:
+        return figure(self.numbers[index], self.links[index])
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ class Chart:
     @property
     def rows(self) -> Iterator[tuple[str, Sequence[Figure]]]:
         """The rows of the table, newest time step first, without empty steps."""
-        for place in reversed(range(len(self.steps))):
-            if any(one.numbers[place] for one in self.series):
-                yield (self.steps[place], [one.at(place) for one in self.series])
+        for index in reversed(range(len(self.steps))):
+            if any(one.numbers[index] for one in self.series):
+                yield (self.steps[index], [one.at(index) for one in self.series])
 
 
 def context(request: HttpRequest) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def search(request: HttpRequest) -> HttpResponse:
         **admin.site.each_context(request),
         "title": "Search",
         "query": visible(query),
-        "found": list(_found(request, query)) if query else [],
+        "found": list(_find_results(request, query)) if query else [],
         "without_content": not sees_content(request.user),
         "unseen": [
             model._meta.verbose_name_plural for model in _SHOWN if not may_see(request, model)
@@ -60,7 +60,7 @@ def search(request: HttpRequest) -> HttpResponse:
     return TemplateResponse(request, "admin/memory/search.html", context)
 
 
-def _found(request: HttpRequest, query: str) -> Iterator[Mapping[str, Any]]:
+def _find_results(request: HttpRequest, query: str) -> Iterator[Mapping[str, Any]]:
     for model, show in _SHOWN.items():
         if not may_see(request, model):
             continue
@@ -69,13 +69,13 @@ def _found(request: HttpRequest, query: str) -> Iterator[Mapping[str, Any]]:
         matching, _ = screen.get_search_results(request, everything, query)
         # The search may join other tables, which would repeat rows.
         rows = everything.filter(pk__in=matching.order_by().values("pk"))
-        found = list(rows.order_by(*screen.ordering)[: MAX_FOUND + 1])
-        if found:
-            shown = model._default_manager.filter(pk__in=[row.pk for row in found[:MAX_FOUND]])
+        matches = list(rows.order_by(*screen.ordering)[: MAX_FOUND + 1])
+        if matches:
+            shown = model._default_manager.filter(pk__in=[row.pk for row in matches[:MAX_FOUND]])
             audit.note(request.user, AuditKind.VIEW, audit.subject_of(shown), "search")
         yield {
             "name": capfirst(str(model._meta.verbose_name_plural)),
             "searched": screen.search_help_text.removeprefix("Search by ").removesuffix("."),
-            "rows": [show(row) for row in found[:MAX_FOUND]],
-            "url": list_url(model, q=query) if len(found) > MAX_FOUND else "",
+            "rows": [show(row) for row in matches[:MAX_FOUND]],
+            "url": list_url(model, q=query) if len(matches) > MAX_FOUND else "",
         }

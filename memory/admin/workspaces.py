@@ -223,11 +223,11 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             self.log_change(request, row, f"Let {model} continue: {reason}")
         if rows:
             number = counted(len(rows), "workspace")
-            told = f"The language model continues in {number}, with a new track record."
-            messages.success(request, told)
+            message = f"The language model continues in {number}, with a new track record."
+            messages.success(request, message)
         if left := queryset.count() - len(rows):
-            told = f"{counted(left, 'workspace')} skipped: the language model is not stopped."
-            messages.warning(request, told)
+            message = f"{counted(left, 'workspace')} skipped: the language model is not stopped."
+            messages.warning(request, message)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Require access to all workspaces: without it, the new workspace would not be visible."""
@@ -317,8 +317,8 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         )
         worst_first = sorted(judged.items(), key=lambda item: item[1].precision or 0)
         return lines(
-            format_html("{}: {}", inline(path), feedback.in_words(found))
-            for path, found in worst_first[:MAX_JUDGED]
+            format_html("{}: {}", inline(path), feedback.in_words(counts))
+            for path, counts in worst_first[:MAX_JUDGED]
         )
 
     @plain_column("spent")
@@ -382,10 +382,10 @@ def _budget_lines(budget: Budget) -> list[str]:
         (budget.cost_per_day, "a cost of {:,} a day"),
         (budget.cost_per_month, "a cost of {:,} a month"),
     ]
-    told = [what.format(amount) for amount, what in limits if amount is not None]
+    parts = [what.format(amount) for amount, what in limits if amount is not None]
     return [
         counted(budget.concurrency, "concurrent call"),
-        "at most " + ", ".join(told) if told else "without a budget",
+        "at most " + ", ".join(parts) if parts else "without a budget",
     ]
 
 

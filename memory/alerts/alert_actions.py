@@ -38,7 +38,7 @@ def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
         _check_live(row)
         if row.state != AlertState.ACKNOWLEDGED:
             put_aside(row, AlertState.ACKNOWLEDGED, step)
-            step.tell(row, AlertEventKind.ACKNOWLEDGED, note=note)
+            step.add_event(row, AlertEventKind.ACKNOWLEDGED, note=note)
     return row
 
 
@@ -60,8 +60,8 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
     with step_on(alert, actor) as (step, row):
         _check_live(row)
         put_aside(row, AlertState.SNOOZED, step, until=until)
-        told = until.isoformat() if until else "it changes"
-        step.tell(row, AlertEventKind.SNOOZED, until=told, note=note)
+        until_text = until.isoformat() if until else "it changes"
+        step.add_event(row, AlertEventKind.SNOOZED, until=until_text, note=note)
     return row
 
 
@@ -109,14 +109,14 @@ def assign(alert: Alert, *, actor: str, to: str) -> Alert:
         if row.assigned_to != to:
             row.assigned_to = to
             row.save(update_fields=["assigned_to"])
-            step.tell(row, AlertEventKind.ASSIGNED, to=to or "nobody")
+            step.add_event(row, AlertEventKind.ASSIGNED, to=to or "nobody")
     return row
 
 
 def add_note(alert: Alert, *, actor: str, note: str) -> Alert:
     """Add a note to the history of an alert, which stays as it is."""
     with step_on(alert, actor) as (step, row):
-        step.tell(row, AlertEventKind.NOTED, note=note)
+        step.add_event(row, AlertEventKind.NOTED, note=note)
     return row
 
 
@@ -155,5 +155,5 @@ def _escalate(alert: Alert) -> bool:
         row.escalate_at, row.escalated_at = None, step.at
         row.save(update_fields=["escalate_at", "escalated_at"])
         minutes = int((step.at - row.open_since).total_seconds() // 60)
-        step.tell(row, AlertEventKind.ESCALATED, reason=f"open for {minutes} minutes")
+        step.add_event(row, AlertEventKind.ESCALATED, reason=f"open for {minutes} minutes")
         return True

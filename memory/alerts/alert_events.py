@@ -108,13 +108,13 @@ def number(text: str, newest: int) -> int:
     """
     if text in ("", "now"):
         return newest
-    found = int(text) if _NUMBER.fullmatch(text) else None
-    if found is None or found > newest:
+    seq = int(text) if _NUMBER.fullmatch(text) else None
+    if seq is None or seq > newest:
         raise ValueError(
             f"Give 0, `now` or `next` from an earlier response, not {text[:100]!r}: the newest"
             f" event is number {newest}."
         )
-    return found
+    return seq
 
 
 def read(
@@ -133,14 +133,14 @@ def read(
     # Read the newest number first: every event up to it is already visible, and later events get
     # higher numbers.
     upto = newest(workspace)
-    found = AlertEvent.objects.filter(
+    events_after = AlertEvent.objects.filter(
         Q(alert__user__erased_at=None) | Q(kind=AlertEventKind.ERASED),
         workspace=workspace,
         seq__gt=after,
         seq__lte=upto,
         alert__in=alerts,
     )
-    events = list(found.order_by("seq")[:most])
+    events = list(events_after.order_by("seq")[:most])
     if entries is not None:
         # This is a separate query, because no index serves both events about alerts and events
         # about entries.
@@ -186,16 +186,16 @@ _STATES_AFTER = {
 }
 
 
-def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
+def live_at(alerts: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
     """Select the alerts that were live at a given time, each annotated with its `state_then`.
 
     `state_then` is the alert's state after its last event at or before that time.
     """
     steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
     states = [When(kind=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]
-    told = steps.annotate(state_then=Case(*states, output_field=CharField()))
-    state = Subquery(told.order_by("-seq").values("state_then")[:1])
-    began = found.filter(opened_at__lte=moment)
+    annotated = steps.annotate(state_then=Case(*states, output_field=CharField()))
+    state = Subquery(annotated.order_by("-seq").values("state_then")[:1])
+    began = alerts.filter(opened_at__lte=moment)
     return began.annotate(state_then=state).filter(state_then__in=LIVE_STATES)
 
 
@@ -249,13 +249,13 @@ def record_entries(
         AlertEvent(
             kind=kind,
             user=user,
-            entries=sorted(found),
+            entries=sorted(seqs_of_kind),
             actor=_actor_of(work),
             run=work if isinstance(work, Run) else None,
             at=at,
         )
-        for kind, found in seqs.items()
-        if found
+        for kind, seqs_of_kind in seqs.items()
+        if seqs_of_kind
     ]
     record(user, events)
 

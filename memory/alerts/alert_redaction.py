@@ -33,11 +33,11 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
     rows = Alert.objects.filter(chosen, user=user)
     alerts = list(rows.select_for_update(no_key=True))
     # Remove people's notes and reasons, and the text of messages.
-    said = Func(
+    detail = Func(
         F("detail"),
         template="%(expressions)s - 'note' - 'reason' - 'held' - 'before' - 'after'",
     )
-    AlertEvent.objects.filter(alert__in=rows).update(detail=said)
+    AlertEvent.objects.filter(alert__in=rows).update(detail=detail)
     AlertFeedback.objects.filter(alert__in=rows).update(note="")
     deliveries = Delivery.objects.filter(alert__in=rows).values_list("pk", flat=True)
     for alert in alerts:

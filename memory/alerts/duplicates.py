@@ -74,9 +74,9 @@ def _records(alert: Alert) -> set[str]:
     return {canonical_json(dict(item)) for item in alert.evidence}
 
 
-def originals_of(known: Mapping[str, Alert]) -> set[UUID | None]:
+def originals_of(current: Mapping[str, Alert]) -> set[UUID | None]:
     """Return the primary keys of the alerts that have a live duplicate."""
-    live = (alert for alert in known.values() if alert.state != AlertState.RESOLVED)
+    live = (alert for alert in current.values() if alert.state != AlertState.RESOLVED)
     return {alert.duplicate_of_id for alert in live}
 
 
@@ -99,7 +99,7 @@ def _are_two_problems(
 
 
 def list_duplicates(
-    known: Mapping[str, Alert],
+    current: Mapping[str, Alert],
     heard: Mapping[str, ConstraintFinding],
     graver: Collection[Alert],
     step: Step,
@@ -112,8 +112,8 @@ def list_duplicates(
     `heard` reports a different problem from its original's. A duplicate that was resolved manually,
     together with its original, becomes a separate resolved alert, which can be reopened.
     """
-    by_key = {alert.pk: alert for alert in known.values()}
-    for alert in known.values():
+    by_key = {alert.pk: alert for alert in current.values()}
+    for alert in current.values():
         if alert.duplicate_of_id is None:
             continue
         original = by_key.get(alert.duplicate_of_id)
@@ -137,12 +137,12 @@ def _list(duplicate: Alert, step: Step) -> None:
     duplicate.was_duplicate_of_id, duplicate.duplicate_of = duplicate.duplicate_of_id, None
     mark_open(duplicate, step)
     duplicate.save()
-    step.tell(duplicate, AlertEventKind.OPENED, severity=duplicate.severity)
+    step.add_event(duplicate, AlertEventKind.OPENED, severity=duplicate.severity)
 
 
 def join_duplicates(
     opened: Sequence[Alert],
-    known: Mapping[str, Alert],
+    current: Mapping[str, Alert],
     heard: Mapping[str, ConstraintFinding],
     step: Step,
 ) -> None:
@@ -152,10 +152,10 @@ def join_duplicates(
     same state. An alert has at most one duplicate, because two findings from one constraint are two
     alerts.
     """
-    live = [alert for alert in known.values() if alert.state == AlertState.OPEN]
+    live = [alert for alert in current.values() if alert.state == AlertState.OPEN]
     listed = [alert for alert in live if alert.duplicate_of_id is None and alert not in opened]
     listed.sort(key=lambda alert: alert.opened_at)
-    taken = originals_of(known)
+    taken = originals_of(current)
     for alert in opened:
         finding = heard[alert.fingerprint]
         free = (
@@ -180,14 +180,14 @@ def join_duplicates(
 
 
 def tell_of_lost_causes(
-    known: Mapping[str, Alert], before: Collection[UUID | None], step: Step
+    current: Mapping[str, Alert], before: Collection[UUID | None], step: Step
 ) -> None:
     """Record an event for each live alert in `before` that has lost its duplicate.
 
     `before` contains the primary keys of the alerts that used to have a duplicate.
     """
-    lost = set(before) - originals_of(known)
-    for alert in known.values():
+    lost = set(before) - originals_of(current)
+    for alert in current.values():
         if alert.pk in lost and alert.state != AlertState.RESOLVED:
             _tell_of_causes(alert, step, more=False)
 
@@ -195,7 +195,7 @@ def tell_of_lost_causes(
 def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
     alert.changed_at = step.at
     alert.save(update_fields=["changed_at"])
-    step.tell(alert, AlertEventKind.CHANGED, changed=["causes"], more=more)
+    step.add_event(alert, AlertEventKind.CHANGED, changed=["causes"], more=more)
 
 
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:

@@ -67,11 +67,11 @@ def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
     Only the user's own constraints are considered.
     """
     messages = {alert.constraint: alert.message for alert in failing}
-    found = {
+    by_constraint = {
         name: messages.get(constraint_path(name)) or messages.get(PROJECT)
         for name in outline.constraints
     }
-    return {name: message for name, message in found.items() if message is not None}
+    return {name: message for name, message in by_constraint.items() if message is not None}
 
 
 def _entries(run: Run | None) -> list[int]:

@@ -63,7 +63,7 @@ def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str 
                 judge=judge,
                 defaults={"verdict": verdict, "note": note, "actor": actor, "at": step.at},
             )
-            step.tell(row, AlertEventKind.FEEDBACK, verdict=verdict, note=note)
+            step.add_event(row, AlertEventKind.FEEDBACK, verdict=verdict, note=note)
     return row
 
 

@@ -67,24 +67,24 @@ def failure(
     fix.
     """
     where = f" at line {error.line}" if error.line else ""
-    said = f"{constraint} failed{where}: {error.type}: {error.explanation}"[:MAX_ERROR]
+    text = f"{constraint} failed{where}: {error.type}: {error.explanation}"[:MAX_ERROR]
     return ConstraintFinding(
         constraint=constraint,
         kind=AlertKind.CONSTRAINT_ERROR,
         severity=Severity.CRITICAL if critical else Severity.WARNING,
-        message=" ".join(filter(None, [said.rstrip(".") + ".", advice, UNWATCHED])),
+        message=" ".join(filter(None, [text.rstrip(".") + ".", advice, UNWATCHED])),
         key="failed",
     )
 
 
 def most_severe(findings: Sequence[ConstraintFinding]) -> dict[str, ConstraintFinding]:
     """Return the most severe finding for each fingerprint."""
-    found: dict[str, ConstraintFinding] = {}
+    by_fingerprint: dict[str, ConstraintFinding] = {}
     for finding in findings:
-        earlier = found.get(finding.fingerprint)
+        earlier = by_fingerprint.get(finding.fingerprint)
         if earlier is None or severity_rank(finding.severity) > severity_rank(earlier.severity):
-            found[finding.fingerprint] = finding
-    return found
+            by_fingerprint[finding.fingerprint] = finding
+    return by_fingerprint
 
 
 def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[str]:

@@ -27,10 +27,10 @@ def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
     gets the stored state. Call this in a transaction that has locked both users' rows.
     """
     step = Step(user, MERGE)
-    known = lock_current(user)
-    states = {alert.pk: _state_of(alert) for alert in known.values()}
+    current = lock_current(user)
+    states = {alert.pk: _state_of(alert) for alert in current.values()}
     handed = {}
-    for fingerprint, alert in known.items():
+    for fingerprint, alert in current.items():
         if alert.kind == AlertKind.FINDING:
             own = states[alert.pk]
             handed[fingerprint] = states.get(alert.duplicate_of_id or alert.pk, own)
@@ -63,11 +63,11 @@ def take_over(alert: Alert, step: Step) -> None:
     match was["state"]:
         case AlertState.ACKNOWLEDGED:
             put_aside(alert, AlertState.ACKNOWLEDGED, step)
-            step.tell(alert, AlertEventKind.ACKNOWLEDGED, note=note)
+            step.add_event(alert, AlertEventKind.ACKNOWLEDGED, note=note)
         case AlertState.SNOOZED if until is None or until > step.at:
             put_aside(alert, AlertState.SNOOZED, step, until=until)
-            told = until.isoformat() if until else "it changes"
-            step.tell(alert, AlertEventKind.SNOOZED, until=told, note=note)
+            until_text = until.isoformat() if until else "it changes"
+            step.add_event(alert, AlertEventKind.SNOOZED, until=until_text, note=note)
         case AlertState.RESOLVED:
             alert.holds_back = True
             resolve_alert(alert, step, f"resolved manually; {note}")

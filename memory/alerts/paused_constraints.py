@@ -45,12 +45,12 @@ class ExceededLimit:
     def message(self) -> str:
         """The notice to staff: the reason for the pause, its consequence, and the remedy."""
         gravest = sorted(self.findings, key=lambda one: -severity_rank(one.severity))[:QUOTED]
-        told = "; ".join(map(quoted, gravest))
+        quotes = "; ".join(map(quoted, gravest))
         became = "" if self.may_open else " It opened no new alerts."
         return (
             f"{self.constraint} is paused: {self.reason}.{became} Its alerts stay as they are"
             " until it is resumed, either by a change to its source or manually (under paused"
-            f" constraints). It reported: {told}"
+            f" constraints). It reported: {quotes}"
         )
 
 
@@ -173,7 +173,7 @@ def end_pause(row: PausedConstraint, step: Step, reason: str) -> None:
 
 
 def resume_changed(
-    known: dict[str, Alert],
+    current: dict[str, Alert],
     existing: Collection[str],
     hashes: Mapping[str, str],
     step: Step,
@@ -189,7 +189,7 @@ def resume_changed(
             paused.add(row.constraint)
             continue
         end_pause(row, step, reason)
-        about = known.pop(pause_finding(row.constraint, Severity.WARNING, "").fingerprint, None)
+        about = current.pop(pause_finding(row.constraint, Severity.WARNING, "").fingerprint, None)
         if about is not None:
             resolve_alert(about, step, reason)
     return paused
@@ -220,8 +220,8 @@ def pause(
 
 def tell_more_severe(
     paused: Collection[str],
-    found: Sequence[ConstraintFinding],
-    known: Mapping[str, Alert],
+    findings: Sequence[ConstraintFinding],
+    current: Mapping[str, Alert],
     step: Step,
 ) -> None:
     """Notify staff when a paused constraint reports a critical finding for the first time.
@@ -229,10 +229,10 @@ def tell_more_severe(
     The finding itself opens no alert, and whoever acknowledged the pause did not know about the
     finding.
     """
-    for finding in found:
+    for finding in findings:
         if finding.constraint not in paused or finding.severity != Severity.CRITICAL:
             continue
-        about = known.get(pause_finding(finding.constraint, Severity.CRITICAL, "").fingerprint)
+        about = current.get(pause_finding(finding.constraint, Severity.CRITICAL, "").fingerprint)
         if about is not None and about.severity != Severity.CRITICAL:
             message = f"{about.message} Since then, it has reported {quoted(finding)}"
             keep_alert(about, pause_finding(finding.constraint, Severity.CRITICAL, message), step)

@@ -78,29 +78,33 @@ def apply(
         return False
     step = Step(user, CONSTRAINTS, run=run)
     hashes = {**(run.checkpoint.tree if run.checkpoint else {}), **(sources or {})}
-    found = most_severe(findings)
-    known = lock_current(user)
-    paused = resume_changed(known, existing, hashes, step)
+    by_fingerprint = most_severe(findings)
+    current = lock_current(user)
+    paused = resume_changed(current, existing, hashes, step)
     new = [
         finding
-        for fingerprint, finding in found.items()
-        if finding.constraint not in paused and _is_new(known.get(fingerprint), finding)
+        for fingerprint, finding in by_fingerprint.items()
+        if finding.constraint not in paused and _is_new(current.get(fingerprint), finding)
     ]
     exceeded = find_exceeded(findings, new, over_limit or {}, paused, step)
-    heard = _drop_paused(found, paused, exceeded)
-    originals = originals_of(known)
+    heard = _drop_paused(by_fingerprint, paused, exceeded)
+    originals = originals_of(current)
 
-    opened, graver = _open_and_keep(known, heard, step)
+    opened, graver = _open_and_keep(current, heard, step)
     quoted = [finding for some in (over_limit or {}).values() for finding in some]
-    tell_more_severe(paused, [*found.values(), *quoted], known, step)
+    tell_more_severe(paused, [*by_fingerprint.values(), *quoted], current, step)
     silenced = paused | {excess.constraint for excess in exceeded}
-    gone = [one for one in known.values() if _is_gone(one, found, completed, existing, silenced)]
+    gone = [
+        one
+        for one in current.values()
+        if _is_gone(one, by_fingerprint, completed, existing, silenced)
+    ]
     _resolve_gone(gone, existing, ended, step)
-    list_duplicates(known, heard, graver, step)
-    join_duplicates(opened, known, heard, step)
-    tell_of_lost_causes(known, originals, step)
+    list_duplicates(current, heard, graver, step)
+    join_duplicates(opened, current, heard, step)
+    tell_of_lost_causes(current, originals, step)
     for excess in exceeded:
-        live = [alert for alert in known.values() if not alert.holds_back]
+        live = [alert for alert in current.values() if not alert.holds_back]
         pause(excess, hashes.get(excess.constraint, ""), live, step)
     step.record()
     return True
@@ -127,7 +131,7 @@ def _advance(run: Run, takes_now: bool | None) -> MemoryUser | None:
 
 
 def _drop_paused(
-    found: Mapping[str, ConstraintFinding],
+    findings: Mapping[str, ConstraintFinding],
     paused: Collection[str],
     exceeded: Sequence[ExceededLimit],
 ) -> dict[str, ConstraintFinding]:
@@ -135,26 +139,26 @@ def _drop_paused(
     silenced = {*paused, *(excess.constraint for excess in exceeded if not excess.may_open)}
     return {
         fingerprint: finding
-        for fingerprint, finding in found.items()
+        for fingerprint, finding in findings.items()
         if finding.kind != AlertKind.FINDING or finding.constraint not in silenced
     }
 
 
 def _open_and_keep(
-    known: dict[str, Alert], heard: Mapping[str, ConstraintFinding], step: Step
+    current: dict[str, Alert], heard: Mapping[str, ConstraintFinding], step: Step
 ) -> tuple[list[Alert], list[Alert]]:
     """Open new alerts and update existing ones; return (opened, graver).
 
-    The opened alerts are also added to `known`; `graver` are the alerts that became more severe.
+    The opened alerts are also added to `current`; `graver` are the alerts that became more severe.
     """
     opened, graver = [], []
     for fingerprint, finding in heard.items():
-        alert = known.get(fingerprint)
+        alert = current.get(fingerprint)
         if _is_new(alert, finding):
             if alert is not None:
                 release_hold(alert)
-            known[fingerprint] = open_alert(finding, step)
-            opened.append(known[fingerprint])
+            current[fingerprint] = open_alert(finding, step)
+            opened.append(current[fingerprint])
         elif alert is not None and not alert.holds_back:
             if severity_rank(finding.severity) > alert.rank:
                 graver.append(alert)
@@ -181,39 +185,41 @@ def _resolve_gone(
 
 def _is_gone(
     alert: Alert,
-    found: Mapping[str, ConstraintFinding],
+    findings: Mapping[str, ConstraintFinding],
     completed: Collection[str],
     existing: Collection[str],
     silenced: Collection[str],
 ) -> bool:
     """Return whether a run shows that an alert no longer applies."""
     failed = alert.constraint in existing and alert.constraint not in completed
-    if alert.fingerprint in found or failed or alert.kind == AlertKind.CONSTRAINT_PAUSED:
+    if alert.fingerprint in findings or failed or alert.kind == AlertKind.CONSTRAINT_PAUSED:
         return False
     return alert.kind != AlertKind.FINDING or alert.constraint not in silenced
 
 
-def _is_new(known: Alert | None, finding: ConstraintFinding) -> bool:
+def _is_new(existing: Alert | None, finding: ConstraintFinding) -> bool:
     """Return whether a finding opens an alert.
 
     A finding whose alert was resolved manually opens a new one only if the finding has changed
     since.
     """
-    return known is None or (known.holds_back and bool(differences(as_finding(known), finding)))
+    return existing is None or (
+        existing.holds_back and bool(differences(as_finding(existing), finding))
+    )
 
 
 def _grounds(alert: Alert, run: Run) -> str:
     """For a critical alert, name the language model's version and the entry that resolved it."""
     if alert.severity != Severity.CRITICAL or run.checkpoint is None:
         return ""
-    told = {"code": RESOLVES, "fingerprint": alert.fingerprint}
+    marker = {"code": RESOLVES, "fingerprint": alert.fingerprint}
     checkpoint = (
         Checkpoint.objects.filter(
             user=alert.user_id,
             origin=Origin.LLM,
             version__lte=run.checkpoint.version,
             created_at__gte=alert.opened_at,
-            verdict__checks__contains=[{"findings": [told]}],
+            verdict__checks__contains=[{"findings": [marker]}],
         )
         .order_by("-version")
         .first()
@@ -224,7 +230,7 @@ def _grounds(alert: Alert, run: Run) -> str:
         finding["entry"]
         for check in checkpoint.verdict["checks"]
         for finding in check["findings"]
-        if {**finding, **told} == finding
+        if {**finding, **marker} == finding
     )
     version = checkpoint.version
     return f": by the language model's version {version}, because entry {entry} mentions it"

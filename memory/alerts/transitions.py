@@ -55,7 +55,7 @@ class Step:
         """Return the workspace's effective alert settings."""
         return self.user.workspace.alert_limits
 
-    def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
+    def add_event(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
         """Add an event for an alert, unless the alert is a duplicate: duplicates have no events."""
         if alert.duplicate_of_id is not None:
             return
@@ -77,8 +77,8 @@ class Step:
 def lock_current(user: MemoryUser) -> dict[str, Alert]:
     """Lock the alerts that are live or hold back new alerts; return them, keyed by fingerprint."""
     alerts = Alert.objects.select_for_update(no_key=True).filter(user=user)
-    known = alerts.filter(Q(state__in=LIVE_STATES) | Q(holds_back=True))
-    return {alert.fingerprint: alert for alert in known}
+    current = alerts.filter(Q(state__in=LIVE_STATES) | Q(holds_back=True))
+    return {alert.fingerprint: alert for alert in current}
 
 
 def open_alert(finding: ConstraintFinding, step: Step) -> Alert:
@@ -98,7 +98,7 @@ def open_alert(finding: ConstraintFinding, step: Step) -> Alert:
     )
     mark_open(alert, step)
     alert.save(force_insert=True)
-    step.tell(alert, AlertEventKind.OPENED, severity=finding.severity)
+    step.add_event(alert, AlertEventKind.OPENED, severity=finding.severity)
     return alert
 
 
@@ -136,8 +136,8 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
         reopen_alert(alert, step, reason=reason, changed=changed)
         return
     alert.save()
-    told = {"changed": changed, "graver": True} if graver else {"changed": changed}
-    step.tell(alert, AlertEventKind.CHANGED, **told, before=was, after=became)
+    details = {"changed": changed, "graver": True} if graver else {"changed": changed}
+    step.add_event(alert, AlertEventKind.CHANGED, **details, before=was, after=became)
 
 
 def mark_open(alert: Alert, step: Step) -> None:
@@ -182,7 +182,7 @@ def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
     for alert, reason in held.items():
         last = AlertEvent.objects.filter(alert=alert).order_by("-seq").first()
         if last is None or "held" not in last.detail:
-            step.tell(alert, AlertEventKind.CHANGED, changed=[], held=reason)
+            step.add_event(alert, AlertEventKind.CHANGED, changed=[], held=reason)
     step.record()
 
 
@@ -209,7 +209,7 @@ def reopen_alert(alert: Alert, step: Step, **detail: Any) -> None:
     """Reopen an alert; `detail` is stored with the event."""
     mark_open(alert, step)
     alert.save()
-    step.tell(alert, AlertEventKind.REOPENED, **detail)
+    step.add_event(alert, AlertEventKind.REOPENED, **detail)
 
 
 def resolve_alert(alert: Alert, step: Step, reason: str) -> None:
@@ -218,7 +218,7 @@ def resolve_alert(alert: Alert, step: Step, reason: str) -> None:
     if step.run is not None:
         alert.last_run = step.run
     put_aside(alert, AlertState.RESOLVED, step)
-    step.tell(alert, AlertEventKind.RESOLVED, reason=reason)
+    step.add_event(alert, AlertEventKind.RESOLVED, reason=reason)
 
 
 @contextmanager

@@ -71,11 +71,11 @@ def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
 
 def concern(user: MemoryUser, outline: Outline) -> bool:
     """Return whether workspace constraints could open or resolve alerts for the user."""
-    found = applicabilities(user, outline)
-    if any(one.applies for one in found):
+    candidates = applicabilities(user, outline)
+    if any(one.applies for one in candidates):
         return True
     live = Alert.objects.live().filter(user=user)
-    return bool(found) and live.filter(constraint__startswith=FOLDER).exists()
+    return bool(candidates) and live.filter(constraint__startswith=FOLDER).exists()
 
 
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
@@ -91,15 +91,15 @@ def applicability_of(
     constraint: WorkspaceConstraint, user: MemoryUser, outline: Outline
 ) -> Applicability:
     """Return whether one constraint applies to the user."""
-    found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
-    reasons = list(found.reasons)
+    shape_match = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
+    reasons = list(shape_match.reasons)
     if not includes(constraint, user.public_id):
         reasons.insert(
             0, f"the user is not within the rollout percentage ({constraint.percentage} %)"
         )
     if not constraint.enabled:
         reasons.insert(0, "the constraint is disabled")
-    return Applicability(constraint, found, tuple(reasons))
+    return Applicability(constraint, shape_match, tuple(reasons))
 
 
 def as_if_live(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
@@ -161,10 +161,10 @@ def coverage(
             more = True
             break
         number, last = number + 1, pk
-        found = match(needs, Outline.from_json(outline))
-        reasons.update(found.reasons)
-        applies += found.applies
-        within += found.applies and includes(constraint, public_id)
+        shape_match = match(needs, Outline.from_json(outline))
+        reasons.update(shape_match.reasons)
+        applies += shape_match.applies
+        within += shape_match.applies and includes(constraint, public_id)
     return Coverage(
         users=number,
         applies=applies,

@@ -143,9 +143,9 @@ def start_own(
     with transaction.atomic():
         locked = MemoryUser.objects.locked(user.pk)
         head = locked.head
-        known = own_constraints(head)
-        if head is None or (source is None and path not in known):
-            has = f"it has {', '.join(known)}" if known else "it has no constraints"
+        own = own_constraints(head)
+        if head is None or (source is None and path not in own):
+            has = f"it has {', '.join(own)}" if own else "it has no constraints"
             raise NoSuchConstraint(
                 "constraint",
                 f"The user's newest version has no {path}: {has}. Backtest a workspace constraint"

@@ -52,7 +52,7 @@ def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool
         return False
     held = {one.name: one.class_name for one in domain.collections.values()}
     held |= {one.name: one.class_name for one in domain.singletons.values()}
-    read = {held.get(name) for of, name in reads.collections if of == domain.name}
+    read = {held.get(name) for owner, name in reads.collections if owner == domain.name}
     return bool(read) if not class_.is_record else class_.name in read
 
 
@@ -78,12 +78,12 @@ def _statements(source: str) -> list[ast.stmt]:
 
 
 def _imported(statements: Iterable[ast.stmt]) -> set[tuple[str, str]]:
-    found = set()
+    imported = set()
     for node in statements:
         match node:
             case ast.ImportFrom(module=str(module)) if parts := _STATE.fullmatch(module):
-                found |= {(parts[1], one.name) for one in node.names}
-    return found
+                imported |= {(parts[1], one.name) for one in node.names}
+    return imported
 
 
 def _attributes(statements: Iterable[ast.stmt]) -> Iterator[ast.Attribute]:

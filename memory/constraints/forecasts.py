@@ -134,8 +134,8 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
     # A forecast that ends soon must not make the constraints run more often than they would without
     # a forecast.
     soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
-    known = min(max(forecast.known_until, soon), renewal)
-    due = known if forecast.next_change is None else min(known, forecast.next_change)
+    known_until = min(max(forecast.known_until, soon), renewal)
+    due = known_until if forecast.next_change is None else min(known_until, forecast.next_change)
     if forecast.needs_daily:  # or earlier, if the last run requested an earlier run
         current = MemoryUser.objects.values_list("constraints_due_at", flat=True).get(pk=user.pk)
         due = min(due, current or next_daily_run(user, timezone.now()))
@@ -216,12 +216,12 @@ def foreseen(
     up to `start` are in the past and are left out.
     """
     events: list[dict[str, Any]] = []
-    known = end
+    known_until = end
     for path, result in results.items():
         if result["error"] is not None:
             continue
         if result["until"] is not None:
-            known = min(known, instant_of(result["until"], time_zone))
+            known_until = min(known_until, instant_of(result["until"], time_zone))
         events += (
             event
             for event in _events(path, result, time_zone)
@@ -236,10 +236,10 @@ def foreseen(
     )
     if len(events) > MAX_EVENTS:
         cut = datetime.datetime.fromisoformat(events[MAX_EVENTS]["at"])
-        known = min(known, cut)
+        known_until = min(known_until, cut)
         events = events[:MAX_EVENTS]
     failed = any(result["error"] is not None for result in results.values())
-    return Foreseen(events, known, failed)
+    return Foreseen(events, known_until, failed)
 
 
 def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -250,7 +250,7 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     the same severity and records, there is a single event. If the findings have only one record,
     which may have several problems, both must also have the same key.
     """
-    told: list[dict[str, Any]] = []
+    explained: list[dict[str, Any]] = []
     single: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for event in events:
         records = sorted(set(event["records"]))
@@ -262,19 +262,19 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if others := may_be_one and single[(not is_theirs, *same)]:
             others.pop(0)["causes"].append(cause)
             continue
-        told.append({**event, "causes": [cause]})
-        single[(is_theirs, *same)].append(told[-1])
-    return told
+        explained.append({**event, "causes": [cause]})
+        single[(is_theirs, *same)].append(explained[-1])
+    return explained
 
 
 def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
     """Return the constraints without a forecast, or whose forecast ends before the horizon."""
-    found = []
+    failures = []
     for path, result in forecast.results.items():
         if result["error"] is not None or result["until"] is not None:
             until = result["until"] and instant_of(result["until"], time_zone)
-            found.append({"constraint": path, "known_until": until, "error": result["error"]})
-    return found
+            failures.append({"constraint": path, "known_until": until, "error": result["error"]})
+    return failures
 
 
 def instant_of(moment: str, time_zone: str) -> datetime.datetime:
@@ -290,9 +290,9 @@ def instant_of(moment: str, time_zone: str) -> datetime.datetime:
 def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[dict[str, Any]]:
     findings = [_finding(path, *one) for one in result["findings"]]
     shown: _Told = {}  # a failing constraint has no findings, but its alerts stay open
-    for number, (at, error, found) in enumerate(result["changes"]):
+    for number, (at, error, alerts) in enumerate(result["changes"]):
         before = result["changes"][number - 1][1] if number else error
-        told: dict[str, Any] = {
+        common: dict[str, Any] = {
             "at": instant_of(at, time_zone).isoformat(),
             "day": at if len(at) == len("2026-01-01") else None,
             "constraint": path,
@@ -305,11 +305,11 @@ def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[di
                 "key": None,
                 "records": [],
             }
-            yield {**told, "kind": kind, **nothing, "error": error}
+            yield {**common, "kind": kind, **nothing, "error": error}
         if error is None:
-            now = _gravest(found, findings)
+            now = _gravest(alerts, findings)
             if number:
-                yield from _compared(told, shown, now)
+                yield from _compared(common, shown, now)
             shown = now
 
 
@@ -317,22 +317,22 @@ _Told = Mapping[str, tuple[str, int, ConstraintFinding, str]]
 
 
 def _gravest(
-    found: Sequence[Sequence[Any]], findings: Sequence[tuple[ConstraintFinding, str]]
+    alerts: Sequence[Sequence[Any]], findings: Sequence[tuple[ConstraintFinding, str]]
 ) -> _Told:
     """Map each fingerprint to its most severe finding.
 
     Each value consists of the finding's severity, its index, the finding and its fingerprint.
     """
     by_fingerprint: dict[str, tuple[str, int, ConstraintFinding, str]] = {}
-    for place, severity in found:
-        finding, fingerprint = findings[place]
+    for index, severity in alerts:
+        finding, fingerprint = findings[index]
         earlier = by_fingerprint.get(fingerprint)
         if earlier is None or severity_rank(severity) > severity_rank(earlier[0]):
-            by_fingerprint[fingerprint] = (severity, place, finding, fingerprint)
+            by_fingerprint[fingerprint] = (severity, index, finding, fingerprint)
     return by_fingerprint
 
 
-def _compared(told: Mapping[str, Any], before: _Told, after: _Told) -> Iterable[dict[str, Any]]:
+def _compared(common: Mapping[str, Any], before: _Told, after: _Told) -> Iterable[dict[str, Any]]:
     for fingerprint in sorted({*before, *after}):
         earlier, later = before.get(fingerprint), after.get(fingerprint)
         if earlier and later and earlier[:2] == later[:2]:
@@ -340,7 +340,7 @@ def _compared(told: Mapping[str, Any], before: _Told, after: _Told) -> Iterable[
         kind = "changes" if earlier and later else "opens" if later else "resolves"
         severity, _, finding, _ = later or earlier  # type: ignore[misc]
         yield {
-            **told,
+            **common,
             "kind": kind,
             "fingerprint": fingerprint,
             "severity": severity,

@@ -29,10 +29,10 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
     live = WorkspaceConstraint.objects.filter(
         workspace=user.workspace_id, name=name, live__isnull=False
     )
-    found = without_large(live, "live").first()
-    if found is None or found.live is None:
+    row = without_large(live, "live").first()
+    if row is None or row.live is None:
         raise _no_constraint(name)
-    return found.path, found.live.source_hash
+    return row.path, row.live.source_hash
 
 
 def _no_constraint(name: str) -> NoSuchConstraint:
@@ -42,17 +42,17 @@ def _no_constraint(name: str) -> NoSuchConstraint:
     )
 
 
-def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
-    """Run a constraint's current version on the state `known`, as of the given time.
+def try_constraint(snapshot: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
+    """Run a constraint's current version on the state `snapshot`, as of the given time.
 
     The run opens no alerts. Raises NoState if there is no version to run it on, and
     `LimitExceeded` if too many requested runs are already waiting.
     """
     return runs.queue(
-        known.user,
+        snapshot.user,
         RunKind.CONSTRAINT,
         RunTrigger.API,
-        checkpoint=version_of(known),
+        checkpoint=version_of(snapshot),
         instant=instant,
-        input={"constraint": path, "source_hash": source_hash, "as_of": known.to_json()},
+        input={"constraint": path, "source_hash": source_hash, "as_of": snapshot.to_json()},
     )

@@ -97,12 +97,12 @@ def _by_version(version: Checkpoint) -> Iterator[Widened]:
     """
     types = _types(Outline.from_json(version.parent.outline)) if version.parent else {}
     waiting: list[WidenField] = []
-    for told in version.edits:
-        if told.get("redacted"):  # the cited entry was redacted
+    for edit_json in version.edits:
+        if edit_json.get("redacted"):  # the cited entry was redacted
             types |= {(one.domain, one.class_name, one.name): one.type for one in waiting}
             waiting = []
             continue
-        edit = edit_from_json(told)
+        edit = edit_from_json(edit_json)
         if isinstance(edit, WidenField):
             waiting.append(edit)
         elif isinstance(edit, AddField):
@@ -111,9 +111,9 @@ def _by_version(version: Checkpoint) -> Iterator[Widened]:
             types |= {(edit.domain, edit.name, field.name): field.type for field in edit.fields}
         elif edit.sources:
             for wider in waiting:
-                place = (wider.domain, wider.class_name, wider.name)
-                yield Widened(*place, types[place], wider.type, max(edit.sources))
-                types[place] = wider.type
+                key = (wider.domain, wider.class_name, wider.name)
+                yield Widened(*key, types[key], wider.type, max(edit.sources))
+                types[key] = wider.type
             waiting = []
 
 

@@ -28,8 +28,8 @@ MAX_NAME = 60
 def etag(checkpoint: AnyState | None) -> str:
     """Return the ETag of a version's zip, without building it."""
     parts = {path: hashlib.sha256(text).hexdigest() for path, text in surroundings().items()}
-    known = canonical_json([parts, checkpoint.tree if checkpoint else {}])
-    return f'"{hashlib.sha256(known.encode()).hexdigest()[:32]}"'
+    content = canonical_json([parts, checkpoint.tree if checkpoint else {}])
+    return f'"{hashlib.sha256(content.encode()).hexdigest()[:32]}"'
 
 
 def write_zip(checkpoint: AnyState | None) -> tuple[IO[bytes], int]:

@@ -56,12 +56,12 @@ def answer(history: History, body: bytes, write: Write) -> None:
     """
     proto = _protocol(body, write)
     try:
-        asked = _read_wants(proto)
-        lost = [id_ for id_ in asked.wants if id_ not in history.index]
+        request = _read_wants(proto)
+        lost = [id_ for id_ in request.wants if id_ not in history.index]
         if lost:
             _refuse(proto, f"the commit {lost[0].decode()} no longer exists: fetch again")
             return
-        _answer(history, asked, proto)
+        _answer(history, request, proto)
     except HistoryChanged:
         _refuse(proto, "the history has just changed: fetch again")
     except (GitProtocolError, ValueError, AssertionError) as error:
@@ -79,64 +79,64 @@ def _refuse(proto: Protocol, reason: str) -> None:
 
 
 def _read_wants(proto: Protocol) -> _Asked:
-    asked = _Asked()
+    request = _Asked()
     while (line := proto.read_pkt_line()) is not None:
         command, _, rest = line.rstrip(b"\n").partition(b" ")
         match command:
             case b"want":
                 id_, _, capabilities = rest.partition(b" ")
-                asked.wants.append(ObjectID(id_))
-                asked.capabilities |= frozenset(capabilities.split())
+                request.wants.append(ObjectID(id_))
+                request.capabilities |= frozenset(capabilities.split())
             case b"shallow":
-                asked.shallow.append(ObjectID(rest))
+                request.shallow.append(ObjectID(rest))
             case b"deepen":
-                asked.depth = int(rest) or None
+                request.depth = int(rest) or None
             case _:
                 raise BadRequest(f"unknown command {command[:40]!r}")
-    if not asked.wants:
+    if not request.wants:
         raise BadRequest("the request names no objects")
-    return asked
+    return request
 
 
-def _answer(history: History, asked: _Asked, proto: Protocol) -> None:
-    shallow = {history.index[id_] for id_ in asked.shallow if id_ in history.index}
-    wants = [history.index[id_] for id_ in asked.wants]
+def _answer(history: History, request: _Asked, proto: Protocol) -> None:
+    shallow = {history.index[id_] for id_ in request.shallow if id_ in history.index}
+    wants = [history.index[id_] for id_ in request.wants]
     kept = set()
-    if asked.depth is not None:
-        kept = _union((max(0, want - asked.depth + 1), want + 1) for want in wants)
+    if request.depth is not None:
+        kept = _union((max(0, want - request.depth + 1), want + 1) for want in wants)
         begins = {number for number in kept if number and number - 1 not in kept}
         for number in sorted(begins - shallow):
             proto.write_pkt_line(b"shallow " + history.commits[number].id)
         for number in sorted(number for number in shallow if number - 1 in kept):
             proto.write_pkt_line(b"unshallow " + history.commits[number].id)
         proto.write_pkt_line(None)
-    common, done = _read_haves(history, asked, proto)
+    common, done = _read_haves(history, request, proto)
     if not done:
         return
     # The client has the newest common commit and its ancestors, back to its shallow boundary.
     since = max((number for number in shallow if number <= common), default=0)
     has = set(range(since, common + 1))
-    if asked.depth is None:
+    if request.depth is None:
         later = [want for want in wants if want > common]
         older = [want for want in wants if want < since]
         kept = _union([(common + 1, max(later) + 1)] if later else [])
         kept |= _union([(0, max(older) + 1)] if older else [])
-    found = parcel(history, sorted(kept - has), common if has else None)
+    pack = parcel(history, sorted(kept - has), common if has else None)
 
     def send(data: bytes) -> None:
-        if b"side-band-64k" in asked.capabilities:
+        if b"side-band-64k" in request.capabilities:
             proto.write_sideband(SIDE_BAND_CHANNEL_DATA, data)
         else:
             proto.write(data)
 
-    write_pack_data(send, objects(history, found), DEFAULT_OBJECT_FORMAT, num_records=found.count)
-    if b"side-band-64k" in asked.capabilities:
+    write_pack_data(send, objects(history, pack), DEFAULT_OBJECT_FORMAT, num_records=pack.count)
+    if b"side-band-64k" in request.capabilities:
         proto.write_pkt_line(None)
 
 
-def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, bool]:
+def _read_haves(history: History, request: _Asked, proto: Protocol) -> tuple[int, bool]:
     """Return the index of the newest common commit (-1 if none), and whether to send the pack."""
-    detailed = b"multi_ack_detailed" in asked.capabilities
+    detailed = b"multi_ack_detailed" in request.capabilities
     common, silent = -1, True
     while not proto.eof():
         line = proto.read_pkt_line()
@@ -158,7 +158,7 @@ def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, 
             elif common < 0:
                 proto.write_pkt_line(b"ACK " + rest + b"\n")
             common = max(common, number)
-    if silent and asked.depth is not None:
+    if silent and request.depth is not None:
         return common, False  # the client only asks for its new shallow boundary
     if common >= 0 and detailed:
         proto.write_pkt_line(b"ACK " + history.commits[common].id + b" ready\n")
@@ -168,9 +168,9 @@ def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, 
 
 
 def _union(ranges: Iterable[tuple[int, int]]) -> set[int]:
-    found: set[int] = set()
+    versions: set[int] = set()
     reached = 0
     for start, stop in sorted(ranges):
-        found.update(range(max(start, reached), stop))
+        versions.update(range(max(start, reached), stop))
         reached = max(reached, stop)
-    return found
+    return versions

@@ -27,16 +27,16 @@ _NOT_FOR_PROJECTS = "protocol.py"
 def surroundings() -> Mapping[str, bytes]:
     """Return path → content for the files that make a project runnable: library and settings."""
     library = Path(settings.BASE_DIR) / "sandbox_image" / "uac"
-    found = {
+    files = {
         f"{LIBRARY}{path.name}": path.read_bytes()
         for path in library.iterdir()
         if path.suffix in (".py", ".typed") and path.name != _NOT_FOR_PROJECTS
     }
-    return found | {place: (_TEMPLATES / name).read_bytes() for name, place in _PLACES.items()}
+    return files | {target: (_TEMPLATES / name).read_bytes() for name, target in _PLACES.items()}
 
 
 def files_of(checkpoint: AnyState | None) -> dict[str, bytes]:
     """Return path → content for a version, or for an empty project if None, sorted by path."""
     sources = checkpoints.read_files(checkpoint) if checkpoint else {}
-    found = {path: source.encode() for path, source in sources.items()}
-    return dict(sorted({**found, **surroundings()}.items()))
+    files = {path: source.encode() for path, source in sources.items()}
+    return dict(sorted({**files, **surroundings()}.items()))

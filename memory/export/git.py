@@ -103,11 +103,11 @@ def _classes(user: MemoryUser) -> dict[tuple[str, str], str]:
     """Map each collection and singleton of the head, as (domain, name), to its class."""
     if user.head is None:
         return {}
-    found: dict[tuple[str, str], str] = {}
+    classes: dict[tuple[str, str], str] = {}
     for domain in Outline.from_json(user.head.outline).domains.values():
-        found |= {(domain.name, one.name): one.class_name for one in domain.collections.values()}
-        found |= {(domain.name, one.name): one.class_name for one in domain.singletons.values()}
-    return found
+        classes |= {(domain.name, one.name): one.class_name for one in domain.collections.values()}
+        classes |= {(domain.name, one.name): one.class_name for one in domain.singletons.values()}
+    return classes
 
 
 def _commit(tree: str, parents: list[ObjectID], moment: datetime.datetime, text: str) -> Commit:
@@ -194,39 +194,39 @@ class Parcel:
     count: int
 
 
-def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
+def parcel(history: History, send: Sequence[int], base: int | None) -> Parcel:
     """Return all objects in the versions at these positions in the history.
 
-    Objects that also belong to the version at position `known`, which the receiver has, are left
+    Objects that also belong to the version at position `base`, which the receiver has, are left
     out.
     """
-    found = Parcel([history.commits[number] for number in send], {}, {}, 0)
+    result = Parcel([history.commits[number] for number in send], {}, {}, 0)
     seen: set[str] = set()
     versions = [history.versions[number] for number in send]
-    if known is not None:
-        versions.append(history.versions[known])
+    if base is not None:
+        versions.append(history.versions[base])
     rows = _rows(history.user).filter(version__in=versions).values("version", "tree")
     by_id = {git_blob_id(content): "" for content in surroundings().values()}
-    if known is not None:
-        ((row, folder, _),) = _folders(rows.filter(version=history.versions[known]), history.names)
+    if base is not None:
+        ((row, folder, _),) = _folders(rows.filter(version=history.versions[base]), history.names)
         had: dict[str, bytes] = {}
         folder.write(had)
         seen = {*had, *by_id, *(history.names.get(hash_, "") for hash_ in row["tree"].values())}
-        rows = rows.exclude(version=history.versions[known])
-    found.files[""] = [(id_, "") for id_ in by_id if id_ not in seen]
+        rows = rows.exclude(version=history.versions[base])
+    result.files[""] = [(id_, "") for id_ in by_id if id_ not in seen]
     seen |= by_id.keys()
     for row, folder, _ in _folders(rows.iterator(chunk_size=CHUNK), history.names):
-        folder.write(found.trees)
+        folder.write(result.trees)
         for path, hash_ in row["tree"].items():
             id_ = history.names.get(hash_)
             if id_ is not None and id_ not in seen:
                 seen.add(id_)
-                found.files.setdefault(path, []).append((id_, hash_))
-    for id_ in seen & found.trees.keys():
-        del found.trees[id_]
-    files = sum(map(len, found.files.values()))
-    found.count = len(found.commits) + len(found.trees) + files
-    return found
+                result.files.setdefault(path, []).append((id_, hash_))
+    for id_ in seen & result.trees.keys():
+        del result.trees[id_]
+    files = sum(map(len, result.files.values()))
+    result.count = len(result.commits) + len(result.trees) + files
+    return result
 
 
 def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:

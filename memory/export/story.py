@@ -50,8 +50,8 @@ def message(
     if edits:
         paragraphs.append(_listed([edit.line for edit in edits[:MAX_LINES]], len(edits)))
     if redacted:
-        told = _listed([one_line(path, MAX_LINE) for path in redacted], len(redacted))
-        paragraphs.append(f"Redacted later, and therefore not included:\n{told}")
+        paths = _listed([one_line(path, MAX_LINE) for path in redacted], len(redacted))
+        paragraphs.append(f"Redacted later, and therefore not included:\n{paths}")
     return "\n\n".join(paragraphs) + "\n"
 
 
@@ -62,9 +62,9 @@ class _Told:
         self.edit = edit
         self.op = self._text("op") or "something"
         self.sources = [seq for seq in edit.get("sources") or () if type(seq) is int]
-        place = (self._text("domain"), self._text("collection"))
+        location = (self._text("domain"), self._text("collection"))
         self.verb = _VERBS.get(self.op, "")
-        self.what = self._text("class_name") or classes.get(place) or place[1] or "a record"
+        self.what = self._text("class_name") or classes.get(location) or location[1] or "a record"
 
     def _text(self, name: str) -> str:
         value = self.edit.get(name)
@@ -103,18 +103,18 @@ class _Told:
     @property
     def line(self) -> str:
         """The edit as a line that also names its domain and collection, entries and reasons."""
-        told = self.phrase
-        if place := ".".join(filter(None, (self._text("domain"), self._text("collection")))):
-            told += f" in {place}"
+        text = self.phrase
+        if location := ".".join(filter(None, (self._text("domain"), self._text("collection")))):
+            text += f" in {location}"
         if self.sources:
-            told += f" ({'entry' if len(self.sources) == 1 else 'entries'} "
-            told += f"{_numbers(self.sources)})"
+            text += f" ({'entry' if len(self.sources) == 1 else 'entries'} "
+            text += f"{_numbers(self.sources)})"
         derived = [pair for pair in self.edit.get("derived") or () if isinstance(pair, list)]
         reasons = [self._text("reason"), *(": ".join(map(str, pair)) for pair in derived)]
         if self.edit.get("redacted"):
             reasons.append("redacted later")
         why = "; ".join(filter(None, reasons))
-        return one_line(f"{told}: {why}" if why else told, MAX_LINE)
+        return one_line(f"{text}: {why}" if why else text, MAX_LINE)
 
 
 def _subject(event: Event, edits: Sequence[_Told]) -> str:

@@ -38,8 +38,8 @@ RESULTS = Export(
 
 def exports() -> dict[type[models.Model], Export]:
     """Return the models whose rows are exported, each with its file."""
-    found = ((model, privacy_of(model).export) for model in models_about_users())
-    return {model: export for model, export in found if isinstance(export, Export)}
+    parts = ((model, privacy_of(model).export) for model in models_about_users())
+    return {model: export for model, export in parts if isinstance(export, Export)}
 
 
 def columns(model: type[models.Model]) -> list[str]:
@@ -51,10 +51,10 @@ def columns(model: type[models.Model]) -> list[str]:
 def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]]:
     """Yield the person's rows of one model in order, each as column → value."""
     part = exports()[model]
-    found = erasure_registry.rows_of(model, user).order_by(*part.order)
+    objects = erasure_registry.rows_of(model, user).order_by(*part.order)
     names = columns(model)
     lookups = [_lookup(model, name) for name in names]
-    for values in found.values_list(*lookups).iterator(chunk_size=part.chunk):
+    for values in objects.values_list(*lookups).iterator(chunk_size=part.chunk):
         row = dict(zip(names, values, strict=True))
         if model is LlmCall:
             row |= {name: _opened(row[name]) for name in ("prompt", "answer")}
@@ -132,7 +132,7 @@ def _write_rows(archive: zipfile.ZipFile, path: str, rows: Iterator[dict[str, An
     number = 0
     with archive.open(path, "w", force_zip64=True) as file:
         for number, row in enumerate(rows, 1):  # noqa: B007 counted
-            line = json.dumps(row, default=_told, ensure_ascii=False)
+            line = json.dumps(row, default=_to_json, ensure_ascii=False)
             file.write(line.encode(errors="replace") + b"\n")
     return number
 
@@ -147,7 +147,7 @@ def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> N
             archive.writestr(f"{folder}project/{path}", content)
 
 
-def _told(value: object) -> str:
+def _to_json(value: object) -> str:
     """Convert a value without a JSON type (date, UUID, decimal, bytes) to text; bytes to hex."""
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
@@ -195,7 +195,7 @@ def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
 
 
 def _by_reason(model: type[models.Model]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, why in left_out(model).items():
-        found.setdefault(why, []).append(name)
-    return found
+        names.setdefault(why, []).append(name)
+    return names

@@ -65,11 +65,11 @@ def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
     with transaction.atomic():
         rows = copies.lock([user.pk, merged.pk])
         user, merged = rows[user.pk], rows[merged.pk]
-        known = Merge.objects.filter(merged=merged).select_related("user", "merged").first()
-        if known is not None:
-            if known.user_id == user.pk:
-                return known
-            raise MergeRefused(f"{merged} was already merged into {known.user}.")
+        existing = Merge.objects.filter(merged=merged).select_related("user", "merged").first()
+        if existing is not None:
+            if existing.user_id == user.pk:
+                return existing
+            raise MergeRefused(f"{merged} was already merged into {existing.user}.")
         _refuse(user, merged)
         return _close(user, merged, by)
 
@@ -98,7 +98,7 @@ def _close(user: MemoryUser, merged: MemoryUser, by: str) -> Merge:
     now = timezone.now()
     lanes.interrupt(merged.pk)
     Lane.objects.filter(user=merged).update(due_at=None, waiting=0, waiting_since=None)
-    runs.close(Run.objects.filter(user=merged), _told(merged, user))
+    runs.close(Run.objects.filter(user=merged), _describe_merge(merged, user))
     forecasts.forget(merged)
     Forecast.objects.filter(user=merged).update(due_at=None)
     outline = merged.head.outline if merged.head else {}
@@ -120,7 +120,7 @@ def _close(user: MemoryUser, merged: MemoryUser, by: str) -> Merge:
     return row
 
 
-def _told(merged: MemoryUser, user: MemoryUser) -> str:
+def _describe_merge(merged: MemoryUser, user: MemoryUser) -> str:
     return f"{merged} was merged into {user}: use that user."
 
 
@@ -132,7 +132,7 @@ def close_late_runs() -> int:
     ).select_related("merged_into")
     users = list(late)
     for merged in users:
-        runs.close(Run.objects.filter(user=merged), _told(merged, final(merged)))
+        runs.close(Run.objects.filter(user=merged), _describe_merge(merged, final(merged)))
     return len(users)
 
 
@@ -175,12 +175,12 @@ def _copy_batch(row: Merge) -> bool:
 
 
 def _next(row: Merge) -> list[LogEntry]:
-    found = LogEntry.objects.filter(
+    entries = LogEntry.objects.filter(
         user=row.merged_id, seq__gt=row.cursor_seq, seq__lte=row.last_seq
     ).order_by("seq")
     batch: list[LogEntry] = []
     characters = 0
-    for entry in found[:BATCH].iterator(chunk_size=50):
+    for entry in entries[:BATCH].iterator(chunk_size=50):
         batch.append(entry)
         characters += len(entry.content or "")
         if characters > BATCH_CHARACTERS:
@@ -193,19 +193,19 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
 
     Redacted entries, and entries that record a redaction, are not copied.
     """
-    said = [one for one in entries if not one.redacted_at and one.kind != EntryKind.REDACTION]
-    cited = {seq for one in said for seq in one.derived_from}
-    named = {seq for one in said if (seq := _named(one)) is not None}
+    statements = [one for one in entries if not one.redacted_at and one.kind != EntryKind.REDACTION]
+    cited = {seq for one in statements for seq in one.derived_from}
+    named = {seq for one in statements if (seq := _named(one)) is not None}
     became = copies.became(row, cited | named)
     nameless = _nameless(merged, named)
-    keys = [one.idempotency_key for one in said if one.idempotency_key is not None]
+    keys = [one.idempotency_key for one in statements if one.idempotency_key is not None]
     taken = {
         one.idempotency_key: one
         for one in LogEntry.objects.filter(user=user, idempotency_key__in=keys)
     }
     drafts: list[entry_log.Draft] = []
     new: list[LogEntry] = []
-    for entry in said:
+    for entry in statements:
         draft = _draft(entry, became, nameless)
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
         if earlier is not None:
@@ -220,7 +220,7 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
         new.append(entry)
     appended = entry_log.append(user, drafts, source="merge") if drafts else []
     assert [one.seq for one in appended] == [became[one.seq] for one in new], "under the lock"
-    _note(row, [(one.seq, became[one.seq]) for one in said])
+    _note(row, [(one.seq, became[one.seq]) for one in statements])
     _settle(user, merged, new, appended)
     return len(appended)
 
@@ -250,8 +250,8 @@ def _named(entry: LogEntry) -> int | None:
 
 def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
     """Map the number of each of the entries that is a typed record without a key to its type."""
-    found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
-    return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
+    entries = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
+    return {one.seq: one.data["type"] for one in entries if one.data and not one.data.get("key")}
 
 
 def _note(row: Merge, pairs: Sequence[tuple[int, int]]) -> None:
@@ -322,5 +322,7 @@ def _used_by_agents(merged: MemoryUser, entries: Sequence[LogEntry]) -> set[int]
     facts = LogEntry.objects.filter(
         user=merged, seq__gt=min(cited), derived_from__overlap=sorted(cited)
     )
-    told = {seq for found in facts.values_list("derived_from", flat=True) for seq in found}
-    return cited - told
+    used = {
+        seq for derived_from in facts.values_list("derived_from", flat=True) for seq in derived_from
+    }
+    return cited - used

@@ -24,7 +24,7 @@ def _validator_class() -> Any:
     )
 
 
-def _told(error: Any) -> str:
+def _describe_error(error: Any) -> str:
     """Return where the error is and what it is; of alternatives, the one that was meant counts."""
     from jsonschema.exceptions import best_match
 
@@ -42,10 +42,10 @@ def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return "The arguments are nested too deeply."
     if not errors:
         return ""
-    told = [_told(error) for error in errors[:MAX_PROBLEMS]]
-    more = len(errors) - len(told)
+    problems = [_describe_error(error) for error in errors[:MAX_PROBLEMS]]
+    more = len(errors) - len(problems)
     return (
         "The arguments do not match the tool's schema: "
-        + "; ".join(told)
+        + "; ".join(problems)
         + (f"; and {more} more." if more else ".")
     )

@@ -16,37 +16,39 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 
 
-def pause(of: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
+def pause(scope: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
     """Pause a user or workspace on behalf of the actor `by`; return False if already paused."""
     try:
         with transaction.atomic():
-            Pause.objects.create(**_of(of), paused_at=timezone.now(), paused_by=by, reason=reason)
+            Pause.objects.create(
+                **_columns_of(scope), paused_at=timezone.now(), paused_by=by, reason=reason
+            )
     except IntegrityError:
-        if is_paused(of):  # the error came from an existing pause, not from a concurrent erasure
+        if is_paused(scope):  # the error came from an existing pause, not from a concurrent erasure
             return False
         raise
     return True
 
 
-def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
+def resume(scope: MemoryUser | Workspace, *, by: str) -> bool:
     """Resume work, which the dispatcher then hands out; return False if there was no pause."""
     return bool(
-        Pause.objects.filter(resumed_at=None, **_of(of)).update(
+        Pause.objects.filter(resumed_at=None, **_columns_of(scope)).update(
             resumed_at=timezone.now(), resumed_by=by
         )
     )
 
 
-def is_paused(of: MemoryUser | Workspace) -> Pause | None:
+def is_paused(scope: MemoryUser | Workspace) -> Pause | None:
     """Return the current pause of this user or this workspace itself, or None if there is none."""
-    return Pause.objects.filter(resumed_at=None, **_of(of)).first()
+    return Pause.objects.filter(resumed_at=None, **_columns_of(scope)).first()
 
 
 def of_user(user: MemoryUser) -> Pause | None:
     """Return the pause that applies to a user: the user's own, else the workspace's, else None."""
     either = Q(user=user) | Q(workspace=user.workspace_id, user=None)
-    found = Pause.objects.filter(either, resumed_at=None)
-    return found.order_by(F("user").asc(nulls_last=True)).first()
+    pauses = Pause.objects.filter(either, resumed_at=None)
+    return pauses.order_by(F("user").asc(nulls_last=True)).first()
 
 
 def are_paused(user: str, workspace: str) -> Q:
@@ -57,7 +59,7 @@ def are_paused(user: str, workspace: str) -> Q:
     )
 
 
-def _of(of: MemoryUser | Workspace) -> dict[str, int | None]:
-    if isinstance(of, MemoryUser):
-        return {"user_id": of.pk, "workspace_id": of.workspace_id}
-    return {"user_id": None, "workspace_id": of.pk}
+def _columns_of(scope: MemoryUser | Workspace) -> dict[str, int | None]:
+    if isinstance(scope, MemoryUser):
+        return {"user_id": scope.pk, "workspace_id": scope.workspace_id}
+    return {"user_id": None, "workspace_id": scope.pk}

@@ -23,24 +23,24 @@ def tidied(code: str) -> str:
     Indentation of all lines is removed. If the code is not Python otherwise, typographic quotes
     around its strings become straight, and text around a single fenced block is left out.
     """
-    found = code.strip(f"{_INVISIBLE}\r\n")
-    blocks = list(_FENCED.finditer(found))
-    if len(blocks) == 1 and (_is_all(blocks[0], found) or parse_valid(found) is None):
-        found = blocks[0][2]
-    found = textwrap.dedent(found.strip(f"{_INVISIBLE}\r\n")).strip()
-    if (quoted := _QUOTED.fullmatch(found)) and parse_valid(found) is None:
-        found = next(part for part in quoted.groups() if part).strip()
-    if re.search("[“”„‘’]", found) and parse_valid(found) is None:
-        found = _STRINGS.sub(_with_straight_quotes, found)
-    return found
+    text = code.strip(f"{_INVISIBLE}\r\n")
+    blocks = list(_FENCED.finditer(text))
+    if len(blocks) == 1 and (_is_all(blocks[0], text) or parse_valid(text) is None):
+        text = blocks[0][2]
+    text = textwrap.dedent(text.strip(f"{_INVISIBLE}\r\n")).strip()
+    if (quoted := _QUOTED.fullmatch(text)) and parse_valid(text) is None:
+        text = next(part for part in quoted.groups() if part).strip()
+    if re.search("[“”„‘’]", text) and parse_valid(text) is None:
+        text = _STRINGS.sub(_with_straight_quotes, text)
+    return text
 
 
 def _is_all(block: re.Match[str], code: str) -> bool:
     return not (code[: block.start()] + code[block.end() :]).strip()
 
 
-def _with_straight_quotes(found: re.Match[str]) -> str:
+def _with_straight_quotes(match: re.Match[str]) -> str:
     for name, quote in (("double", '"'), ("single", "'")):
-        if (text := found[name]) is not None:
+        if (text := match[name]) is not None:
             return quote + text.replace(quote, f"\\{quote}") + quote
-    return found[0]
+    return match[0]

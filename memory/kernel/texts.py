@@ -108,9 +108,9 @@ def _refuse_unparsed(source: str, path: str) -> None:
         if signs > MAX_SIGNS:
             message = f"too much code for one file: {signs:,} tokens, maximum {MAX_SIGNS:,}"
             raise SyntaxError(message, (path, None, None, None))
-    found = None if source.isascii() else _pattern_for(source).search(source)
-    if found is not None:
-        line = source.count("\n", 0, found.start()) + 1
+    match = None if source.isascii() else _pattern_for(source).search(source)
+    if match is not None:
+        line = source.count("\n", 0, match.start()) + 1
         message = f"more than {MAX_MARKS} combining marks in a row: leave them out"
         raise SyntaxError(message, (path, line, None, None))
 

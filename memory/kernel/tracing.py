@@ -41,10 +41,10 @@ def validate_server_settings() -> dict[str, str]:
         if named:
             importlib.import_module(EXPORTER)
     except ImportError:
-        told = (
+        message = (
             "The tracing packages are missing: install the extra `traces`, or unset this variable."
         )
-        return dict.fromkeys(named, told)
+        return dict.fromkeys(named, message)
     return {}
 
 
@@ -106,5 +106,9 @@ def carried() -> dict[str, str]:
 
 def trace_id() -> str | None:
     """Return the current trace id in the form shown by collectors, or None."""
-    found = get_current_span().get_span_context()
-    return format(found.trace_id, "032x") if _tracer is not None and found.is_valid else None
+    span_context = get_current_span().get_span_context()
+    return (
+        format(span_context.trace_id, "032x")
+        if _tracer is not None and span_context.is_valid
+        else None
+    )

@@ -90,7 +90,7 @@ def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[Api
             )
         if old.expires_at is not None and old.expires_at <= timezone.now():
             raise NotReplaced("This key has expired.")
-        found = create_key(
+        created = create_key(
             old.workspace,
             old.name,
             [Scope(scope) for scope in old.scopes],
@@ -101,7 +101,7 @@ def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[Api
         end = timezone.now() + overlap
         old.expires_at = end if old.expires_at is None else min(old.expires_at, end)
         old.save(update_fields=["expires_at"])
-    return found
+    return created
 
 
 def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
@@ -111,10 +111,10 @@ def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
     """
     wanted = set(user_ids)
     users = MemoryUser.objects.filter(workspace=workspace, user_id__in=wanted)
-    found = dict(users.values_list("user_id", "pk"))
-    if missing := sorted(wanted - found.keys()):
+    pks = dict(users.values_list("user_id", "pk"))
+    if missing := sorted(wanted - pks.keys()):
         raise UnknownUsers(f"These user_ids do not exist in {workspace}: {', '.join(missing)}.")
-    return sorted(found.values())
+    return sorted(pks.values())
 
 
 def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
@@ -124,8 +124,8 @@ def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
     workspace; it is needed only if the workspace can't be reached through the user.
     """
     path = f"{user}__" if user else ""
-    found = Q(**{workspace or f"{path}workspace": key.workspace_id})
-    return found if key.user_pks is None else found & Q(**{f"{path}pk__in": key.user_pks})
+    condition = Q(**{workspace or f"{path}workspace": key.workspace_id})
+    return condition if key.user_pks is None else condition & Q(**{f"{path}pk__in": key.user_pks})
 
 
 def reaches(key: ApiKey, user: MemoryUser) -> bool:

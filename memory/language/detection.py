@@ -99,7 +99,7 @@ def language_of(text: str) -> str:
     """
     text = text[:MAX_SAMPLE]
     if not text.isascii() and (letter := _OTHER_SCRIPT.search(text)):
-        return next((found for pattern, found in _SCRIPTS if pattern.search(text)), letter[0])
+        return next((language for pattern, language in _SCRIPTS if pattern.search(text)), letter[0])
     # A word that is repeated tells no more: a record names its class twice, such as Cat or Van.
     words = dict.fromkeys(text.lower().translate(_SPACES).split())
     languages, english_words = _languages_of_words()
@@ -130,11 +130,11 @@ def _languages_of_words() -> tuple[Mapping[str, Sequence[str]], Collection[str]]
     """Return the languages in which words are function words, and those of English, without it."""
     english = {word for word in stopwordsiso.stopwords("en") if len(word) > 2}
     english |= {*_SHORT_ENGLISH}
-    found = defaultdict[str, list[str]](list)
+    by_word = defaultdict[str, list[str]](list)
     for language in _LATIN:
         for word in frozenset(stopwordsiso.stopwords(language)) - english:
-            found[word].append(language)
-    return found, english
+            by_word[word].append(language)
+    return by_word, english
 
 
 @lru_cache(maxsize=1 << 12)
@@ -149,7 +149,7 @@ def languages_of(text: str) -> tuple[str, ...]:
         return ()
     if text.isascii() and 4 * len(_ENGLISH.findall(text.lower())) >= len(words):
         return ("en",)
-    by_script = next((found for pattern, found in _BY_SCRIPT if pattern.search(text)), None)
+    by_script = next((language for pattern, language in _BY_SCRIPT if pattern.search(text)), None)
     if by_script is not None:
         return by_script
     ranked = _identifier().rank(text)

@@ -217,8 +217,8 @@ def _meanings(
             if key_of(folded(phrase, language), is_spaced=is_spaced) not in meanings:
                 add([phrase], _restated(folded(text, language), meanings, is_spaced))
     return {  # units first, to follow their number
-        key: " , ".join(sorted(found, key=lambda meaning: not meaning.endswith("s")))
-        for key, found in meanings.items()
+        key: " , ".join(sorted(meanings_of_key, key=lambda meaning: not meaning.endswith("s")))
+        for key, meanings_of_key in meanings.items()
     }
 
 
@@ -259,8 +259,8 @@ def _add_relative(info: Mapping[str, Any], add: _Add) -> None:
     for meaning, phrases in info.get("relative-type", {}).items():
         if meaning in _RELATIVE:
             add(phrases, _RELATIVE[meaning])
-        elif found := _LENGTH.fullmatch(meaning):
-            add(phrases, meaning.replace(found[3], f"{found[3]}s"))
+        elif match := _LENGTH.fullmatch(meaning):
+            add(phrases, meaning.replace(match[3], f"{match[3]}s"))
 
 
 def _add_marks(info: Mapping[str, Any], add: _Add, language: str) -> None:
@@ -283,8 +283,8 @@ def _add_marks(info: Mapping[str, Any], add: _Add, language: str) -> None:
             add(_longer([form], language), f"{unit}s")
             add([before], PAST_OF if is_past else AHEAD_OF)
             add([rest], PAST_AFTER if is_past else AHEAD_AFTER)
-    for name, of, after in (("in", AHEAD_OF, AHEAD_AFTER), ("ago", PAST_OF, PAST_AFTER)):
-        add(info.get(name, ()), of + after)
+    for name, words, after in (("in", AHEAD_OF, AHEAD_AFTER), ("ago", PAST_OF, PAST_AFTER)):
+        add(info.get(name, ()), words + after)
 
 
 def _add_directions(

@@ -22,19 +22,21 @@ _ANY_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|2[01])\d\d(?!\d)|(?<=['’])\d\d(?!\d)
 
 def moments_said(text: str, at: datetime.datetime) -> Said:
     """Return the dates and times mentioned in a text that was said at the local time `at`."""
-    said = Said()
+    moments = Said()
     today = at.date()
-    said.days.add(today)
-    said.years.add(today.year)
-    said.times.add((at.hour, at.minute))
-    said.years.update(year for match in _ANY_YEAR.finditer(text) for year in read_years(match[0]))
+    moments.days.add(today)
+    moments.years.add(today.year)
+    moments.times.add((at.hour, at.minute))
+    moments.years.update(
+        year for match in _ANY_YEAR.finditer(text) for year in read_years(match[0])
+    )
     dated = list(absolute_dates(text))
-    for found in dated:
-        said.days.update(found.days)
-        said.months.update(found.months)
-    rest = masked(text, [(found.start, found.end) for found in dated])
-    add_yearless_dates(rest, today, said)
-    add_dates_in_words(text, today, said)
-    add_relative_dates(text, today, said)
-    said.times.update(times_said(text))
-    return said
+    for phrase in dated:
+        moments.days.update(phrase.days)
+        moments.months.update(phrase.months)
+    rest = masked(text, [(phrase.start, phrase.end) for phrase in dated])
+    add_yearless_dates(rest, today, moments)
+    add_dates_in_words(text, today, moments)
+    add_relative_dates(text, today, moments)
+    moments.times.update(times_said(text))
+    return moments

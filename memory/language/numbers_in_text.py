@@ -124,22 +124,22 @@ def spelled(text: str) -> Iterator[Quantity]:
 
 def numbers_said(text: str) -> set[Decimal]:
     """Return all numbers that a text may mean, including words that may not be meant as numbers."""
-    said = {reading for found in (numerals, spelled) for q in found(text) for reading in q.readings}
-    said |= {Decimal(number) for mark, number in _VULGAR.items() if mark in text}
+    values = {reading for read in (numerals, spelled) for q in read(text) for reading in q.readings}
+    values |= {Decimal(number) for mark, number in _VULGAR.items() if mark in text}
     for match in _FRACTION.finditer(text):
         if int(match[2]):
-            said.add(Decimal(match[1]) / Decimal(match[2]))
+            values.add(Decimal(match[1]) / Decimal(match[2]))
     for match in _WORD.finditer(text.lower()):
-        said |= {Decimal(number) for number in _OTHERS.get(match[0], ())}
+        values |= {Decimal(number) for number in _OTHERS.get(match[0], ())}
     if interval := _EVERY_OTHER.search(text):
-        said |= {Decimal(2), Decimal(2 * _IN_DAYS.get(interval[1].lower(), 1))}
+        values |= {Decimal(2), Decimal(2 * _IN_DAYS.get(interval[1].lower(), 1))}
     if re.search(r"\band a half\b", text, re.IGNORECASE):
-        said |= {number + Decimal("0.5") for number in list(said)}
+        values |= {number + Decimal("0.5") for number in list(values)}
     if scale := re.search(
         r"\bhalf an? (hundred|dozen|thousand|million|billion)\b", text, re.IGNORECASE
     ):
-        said.add(Decimal(_SCALES[scale[1].lower()]) / 2)
-    return said
+        values.add(Decimal(_SCALES[scale[1].lower()]) / 2)
+    return values
 
 
 def _readings(numeral: str) -> Iterator[Decimal]:
@@ -191,12 +191,12 @@ def _values(words: Sequence[str]) -> Iterator[int]:
     """Yield what a run of number words can mean, as one number or as several numbers in a row."""
     parts: list[int] = []  # the numbers below a hundred so far, in order
     total = current = 0
-    said, previous = False, ""
+    has_words, previous = False, ""
     for word in words:
         if word in _CARDINALS:
             number = _CARDINALS[word]
             fits = current % 100 == 0 or (current % 10 == 0 and current % 100 >= 20 and number < 10)
-            if said and not fits:  # as in "nineteen eighty": another number begins
+            if has_words and not fits:  # as in "nineteen eighty": another number begins
                 yield total + current
                 total = current = 0
             tens = parts and parts[-1] >= 20 and parts[-1] % 10 == 0
@@ -211,7 +211,7 @@ def _values(words: Sequence[str]) -> Iterator[int]:
             current = max(current, 1) * scale
             if scale >= 1000:
                 total, current = total + current, 0
-        said, previous = True, word
+        has_words, previous = True, word
     yield total + current
     for left, right in itertools.pairwise(parts):
         if 10 <= left < 100 and 0 <= right < 100:  # "nineteen eighty-four"

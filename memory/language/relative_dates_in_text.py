@@ -117,91 +117,91 @@ _DAYS_AWAY = (
 )
 
 
-def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
+def add_yearless_dates(text: str, today: datetime.date, moments: Said) -> None:
     """Add each date without a year, once for every year that is mentioned or close to today."""
-    years = [*_near(today), *sorted(said.years)[:MAX_YEARS]]
+    years = [*_near(today), *sorted(moments.years)[:MAX_YEARS]]
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
             if not match["year"]:
                 month = MONTHS[match["month"].lower()]
                 for number in re.findall(r"\d+", match["days"]):
-                    said.days.update(valid_days(years, month, int(number)))
-                said.months.update((year, month) for year in years)
+                    moments.days.update(valid_days(years, month, int(number)))
+                moments.months.update((year, month) for year in years)
     for match in _NO_YEAR.finditer(text):
         first, second = int(match[1]), int(match[2])
-        said.days.update([*valid_days(years, first, second), *valid_days(years, second, first)])
+        moments.days.update([*valid_days(years, first, second), *valid_days(years, second, first)])
     for match in _MONTH_ALONE.finditer(text):
         month = MONTHS[match["month"].lower()]
-        said.months.update((year, month) for year in years)
+        moments.months.update((year, month) for year in years)
     in_some_month = [int(match[1]) for match in _OF_MONTH.finditer(text)]
     in_some_month += [_ordinal(match["days"]) for match in _ON_ORDINAL.finditer(text)]
     for day in in_some_month:
         for distance in (-1, 0, 1):
             month_of = _shifted(today.replace(day=1), distance)
-            said.days.update(valid_days([month_of.year], month_of.month, day))
+            moments.days.update(valid_days([month_of.year], month_of.month, day))
 
 
-def add_dates_in_words(text: str, today: datetime.date, said: Said) -> None:
+def add_dates_in_words(text: str, today: datetime.date, moments: Said) -> None:
     """Add the days that the text names by a spelled-out ordinal or a holiday."""
-    near = [*_near(today), *sorted(said.years)[:MAX_YEARS]]
+    near = [*_near(today), *sorted(moments.years)[:MAX_YEARS]]
     for pattern in (_ORDINAL_MONTH, _MONTH_ORDINAL):
         for match in pattern.finditer(text):
             month = MONTHS[match["month"].lower()]
-            said.days.update(valid_days(_years(match, near), month, _ordinal(match["days"])))
+            moments.days.update(valid_days(_years(match, near), month, _ordinal(match["days"])))
     for match in _HOLIDAY.finditer(text):
         name = " ".join(match["name"].lower().replace("’", "'").split())
         month, day = _BY_PLAIN_NAME[name.replace("'", "")]
-        said.days.update(valid_days(_years(match, near), month, day))
+        moments.days.update(valid_days(_years(match, near), month, day))
 
 
-def add_relative_dates(text: str, today: datetime.date, said: Said) -> None:  # noqa: C901 - one case for each kind
+def add_relative_dates(text: str, today: datetime.date, moments: Said) -> None:  # noqa: C901 - one case for each kind
     """Add the days, months and years that the text names relative to the day when it was said."""
     for pattern, distance in _DAYS_AWAY:
         if pattern.search(text):
-            said.days.update(_away(today, distance))
+            moments.days.update(_away(today, distance))
     for match in _AHEAD.finditer(text):
         _add_distance(
-            today, match["count"] or match["count2"], match["unit"] or match["unit2"], 1, said
+            today, match["count"] or match["count2"], match["unit"] or match["unit2"], 1, moments
         )
     for match in _BACK.finditer(text):
-        _add_distance(today, match["count"], match["unit"], -1, said)
+        _add_distance(today, match["count"], match["unit"], -1, moments)
     far = False  # "on Tuesday next week" is further away than "on Tuesday"
     for match in _NEAR.finditer(text):
         steps = _steps(match["which"])
         unit = match["unit"].lower()
         for step in steps:
             if unit == "year":
-                said.years.add(today.year + step)
+                moments.years.add(today.year + step)
             elif unit == "month":
                 month = _shifted(today.replace(day=1), step)
-                said.months.add((month.year, month.month))
+                moments.months.add((month.year, month.month))
             elif unit == "weekend":
                 for weekday in (5, 6):
-                    said.days.update(_weekdays(today, weekday, match["which"]))
+                    moments.days.update(_weekdays(today, weekday, match["which"]))
             else:
                 far = True
                 for day in _week(today, step):
-                    said.days.add(day)
-                    said.months.add((day.year, day.month))
+                    moments.days.add(day)
+                    moments.months.add((day.year, day.month))
     for match in _WEEKDAY.finditer(text):
         which = match["which"] or ("far" if far else "")
-        said.days.update(_weekdays(today, _WEEKDAYS[match["day"].lower()], which))
+        moments.days.update(_weekdays(today, _WEEKDAYS[match["day"].lower()], which))
     for match in _EDGE.finditer(text):
-        said.days.update(_edges(match, today))
+        moments.days.update(_edges(match, today))
     for match in _NTH_WEEKDAY.finditer(text):
         weekday = _WEEKDAYS[match["day"].lower()]
         for month in _months_named(match, today):
-            said.days.update(_nth_weekday(month, match["nth"].lower(), weekday))
+            moments.days.update(_nth_weekday(month, match["nth"].lower(), weekday))
     for match in _AT_EDGE.finditer(text):
         length = _count(match["count"] or "one") * (7 if match["unit"].lower() == "week" else 1)
         for month in _months_named(match, today):
             days = _days_of(month)
             first = match["edge"].lower() == "first"
-            said.days.update(days[:length] if first else days[-length:])
+            moments.days.update(days[:length] if first else days[-length:])
     for match in _FROM_WEEKDAY.finditer(text):
         distance = _count(match["count"]) * _DAYS_IN[match["unit"].lower()]
         for day in _starts(match, today):
-            said.days.update(_away(day, distance))
+            moments.days.update(_away(day, distance))
 
 
 def _ordinal(words: str) -> int:
@@ -220,7 +220,7 @@ def _count(count: str) -> int:
     """Return the value of a count written in digits or as a word; 0 if it has too many digits."""
     if count.isdigit():
         return int(count) if len(count) <= MAX_COUNT_DIGITS else 0
-    return next((int(number) for found in spelled(count) for number in found.readings), 1)
+    return next((int(number) for quantity in spelled(count) for number in quantity.readings), 1)
 
 
 def _months_named(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
@@ -241,12 +241,12 @@ def _days_of(month: datetime.date) -> list[datetime.date]:
 
 
 def _nth_weekday(month: datetime.date, nth: str, weekday: int) -> Iterator[datetime.date]:
-    found = [day for day in _days_of(month) if day.weekday() == weekday]
+    days = [day for day in _days_of(month) if day.weekday() == weekday]
     if nth == "last":
-        yield found[-1]
+        yield days[-1]
         return
-    place = int(nth[0]) if nth[0].isdigit() else ORDINALS[nth]
-    yield from found[place - 1 : place]
+    position = int(nth[0]) if nth[0].isdigit() else ORDINALS[nth]
+    yield from days[position - 1 : position]
 
 
 def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
@@ -301,22 +301,22 @@ def _edges(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date
         yield from valid_days([year], month, 1 if first else last)
 
 
-def _add_distance(today: datetime.date, count: str, unit: str, sign: int, said: Said) -> None:
+def _add_distance(today: datetime.date, count: str, unit: str, sign: int, moments: Said) -> None:
     if len(count) > MAX_COUNT_DIGITS and count.isdigit():
         return
     number = sign * _count(count)
     unit = unit.lower()
     if unit in _DAYS_IN:
-        said.days.update(_away(today, number * _DAYS_IN[unit]))
+        moments.days.update(_away(today, number * _DAYS_IN[unit]))
         return
     months = number * (12 if unit == "year" else 1)
     if abs(months) > 12 * 500:
         return
     there = _shifted(today, months)
-    said.days.add(there)
-    said.years.add(there.year)
+    moments.days.add(there)
+    moments.years.add(there.year)
     if unit == "month":
-        said.months.add((there.year, there.month))
+        moments.months.add((there.year, there.month))
 
 
 def _away(today: datetime.date, distance: int) -> Iterator[datetime.date]:

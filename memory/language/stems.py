@@ -59,8 +59,8 @@ def stem(word: str, language: str) -> str:
     stemmers: dict[str, Stemmer.Stemmer] = _local.__dict__.setdefault("stemmers", {})
     if language not in stemmers:
         stemmers[language] = Stemmer.Stemmer(ALGORITHMS[language])
-    found: str = stemmers[language].stemWord(word)
-    return found
+    stemmed: str = stemmers[language].stemWord(word)
+    return stemmed
 
 
 class Stems:

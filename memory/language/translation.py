@@ -114,22 +114,22 @@ def _with_marks(text: str, lexicon: Lexicon) -> str:
     ends = _ends(text, lexicon)
     pieces: list[str] = []
     numbers: list[int] = []  # the number words just read
-    place = copied = 0
+    position = copied = 0
 
     def flush() -> None:
         if numbers:
             pieces.append(f" {_value(numbers)} ")
             numbers.clear()
 
-    while place < len(text):
-        reach = ends.get(place, ())
-        if not reach and numbers and place == copied and not lexicon.is_spaced:
-            reach = range(min(place + lexicon.longest, len(text)), place, -1)
-        meaning, number, end = _phrase(text, place, reach, lexicon)
-        if end == place:
-            place += 1
+    while position < len(text):
+        reach = ends.get(position, ())
+        if not reach and numbers and position == copied and not lexicon.is_spaced:
+            reach = range(min(position + lexicon.longest, len(text)), position, -1)
+        meaning, number, end = _phrase(text, position, reach, lexicon)
+        if end == position:
+            position += 1
             continue
-        between = text[copied:place]
+        between = text[copied:position]
         if numbers and number and _continues(numbers, between.strip(" -\u00a0"), number, lexicon):
             numbers += number
         elif meaning and number and _ends_in_number(between, numbers):
@@ -139,7 +139,7 @@ def _with_marks(text: str, lexicon: Lexicon) -> str:
             flush()
             pieces += [between, f" {meaning} , " if meaning and number else f" {meaning} "]
             numbers += number
-        place = copied = end
+        position = copied = end
     flush()
     return "".join([*pieces, text[copied:]])
 
@@ -203,13 +203,13 @@ def _parts(word: str, lexicon: Lexicon) -> list[int]:
             if rest is None:
                 continue
             if part in lexicon.numbers:
-                found = [lexicon.numbers[part], *rest]
+                numbers = [lexicon.numbers[part], *rest]
             elif part in lexicon.joints and start and rest:
-                found = rest
+                numbers = rest
             else:
                 continue
-            if best[start] is None or len(found) < len(best[start] or ()):
-                best[start] = found
+            if best[start] is None or len(numbers) < len(best[start] or ()):
+                best[start] = numbers
     return best[0] or []
 
 

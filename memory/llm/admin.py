@@ -77,8 +77,8 @@ class InstructionsFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         newest = rows_for(request, LlmCall).order_by("-started_at")
-        found = dict.fromkeys(newest.values_list("instructions", flat=True)[:MAX_VERSIONS_READ])
-        return [(version, version) for version in found if version]
+        versions = dict.fromkeys(newest.values_list("instructions", flat=True)[:MAX_VERSIONS_READ])
+        return [(version, version) for version in versions if version]
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[LlmCall]
@@ -91,8 +91,8 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
         return "No language model was involved."
-    found = without_large(LlmCall.objects.filter(work__in=works)).order_by("started_at")
-    calls = list(found[:MAX_ATTEMPTS])
+    work_calls = without_large(LlmCall.objects.filter(work__in=works)).order_by("started_at")
+    calls = list(work_calls[:MAX_ATTEMPTS])
     rows = format_html_join(
         "",
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -109,10 +109,10 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
             for call in calls
         ),
     )
-    sums = found.order_by().aggregate(
+    sums = work_calls.order_by().aggregate(
         calls=Count("pk"), sent=Sum("input_tokens"), received=Sum("output_tokens"), cost=Sum("cost")
     )
-    told = (
+    summary = (
         f"{counted(sums['calls'], 'call')}: {sums['sent'] or 0:,} tokens sent,"
         f" {sums['received'] or 0:,} received, cost {sums['cost'] or 0:.4f}"
     )
@@ -121,30 +121,30 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
         '<th scope="col">call</th><th scope="col">model</th><th scope="col">outcome</th>'
         '<th scope="col">tokens sent</th><th scope="col">received</th><th scope="col">cost</th>'
         '<th scope="col">took</th></tr></thead><tbody>{}</tbody></table></div>',
-        told
+        summary
         if sums["calls"] <= MAX_ATTEMPTS
-        else f"{told}; only the first {MAX_ATTEMPTS} are shown",
+        else f"{summary}; only the first {MAX_ATTEMPTS} are shown",
         rows,
     )
 
 
 def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
     """Describe a model's track record, line by line, and whether the model has been stopped."""
-    told: list[str] = [
+    rows: list[str] = [
         format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
         if record.stopped
         else badge("valid", "allowed to continue"),
         inline(record.in_words()),
     ]
     if again := track_records.resumption(workspace, record.model):
-        told.append(
+        rows.append(
             inline(
                 f"The track record begins at {again['at'][:16]} UTC, when {again['by']} allowed the"
                 " model to continue."
             )
         )
-        told.append(inline(f"Reason: {again['reason']}"))
-    return told
+        rows.append(inline(f"Reason: {again['reason']}"))
+    return rows
 
 
 def _number(value: int | None) -> str:
@@ -195,7 +195,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
             ),
             section("Usage", "tokens_in", "tokens_out", "price", "reserved", "took"),
             section("Purpose", "checkpoint", "run", "lane"),
-            *([section("Content", "sent", "said")] if may_read else []),
+            *([section("Content", "sent", "answer_text")] if may_read else []),
             section(
                 "More",
                 *("id", "work", "prompt_hash", "started_at", "expires_at", "finished_at"),
@@ -207,9 +207,9 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         response = super().changelist_view(request, extra_context)
-        found = getattr(response, "context_data", {}).get("cl")
-        if found is not None:
-            totals = _totals(found.queryset, found.paginator)
+        changelist = getattr(response, "context_data", {}).get("cl")
+        if changelist is not None:
+            totals = _totals(changelist.queryset, changelist.paginator)
             chosen = rows_for(request, Workspace).filter(
                 pk__in=_numbers(request.GET.get("workspace__id__exact", ""))
             )
@@ -274,7 +274,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         return _content(call, 0)
 
     @content_column("answer")
-    def said(self, call: LlmCall) -> str:
+    def answer_text(self, call: LlmCall) -> str:
         return _content(call, 1)
 
 
@@ -284,10 +284,10 @@ def _numbers(text: str) -> list[int]:
 
 def _content(call: LlmCall, which: int) -> str:
     try:
-        found = llm_calls.content(call)[which]
+        text = llm_calls.content(call)[which]
     except encryption.EncryptionError as error:
         return str(error)
-    return "not stored" if found is None else pretty(found)
+    return "not stored" if text is None else pretty(text)
 
 
 def money(amount: Decimal) -> str:
@@ -302,7 +302,7 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
         return []
     if pages.is_cut:
         return [("Totals", f"shown for at most {paging.MAX_ROWS:,} calls; see model spending")]
-    found = calls.order_by().aggregate(
+    sums = calls.order_by().aggregate(
         sent=Sum("input_tokens", default=0),
         received=Sum("output_tokens", default=0),
         paid=Sum("cost", default=Decimal(0)),
@@ -311,11 +311,11 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
     )
     return [
         ("Calls", f"{number:,}"),
-        ("Tokens in", f"{found['sent']:,}"),
-        ("Tokens out", f"{found['received']:,}"),
-        ("Cost", money(found["paid"])),
-        ("Calls without reported tokens", f"{number - found['told']:,}"),
-        ("Calls without a price", f"{found['told'] - found['priced']:,}"),
+        ("Tokens in", f"{sums['sent']:,}"),
+        ("Tokens out", f"{sums['received']:,}"),
+        ("Cost", money(sums["paid"])),
+        ("Calls without reported tokens", f"{number - sums['told']:,}"),
+        ("Calls without a price", f"{sums['told'] - sums['priced']:,}"),
     ]
 
 

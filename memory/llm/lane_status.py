@@ -77,14 +77,14 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
         name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
     ).exclude(pk=lane.pk)
     before = Q(run_after__lt=lane.run_after) | Q(run_after=lane.run_after, pk__lt=lane.pk)
-    found = others.aggregate(
+    counts = others.aggregate(
         working=Count("pk", filter=Q(lease_expires_at__gt=now)),
         ahead=Count("pk", filter=leases.free(now) & Q(due_at__lte=now) & before),
     )
-    if not any(found.values()):
+    if not any(counts.values()):
         return ""
-    users = "user is" if found["working"] == 1 else "users are"
+    users = "user is" if counts["working"] == 1 else "users are"
     return (
-        f"waiting for its turn: {found['ahead']} ahead in the queue, {found['working']} {users}"
+        f"waiting for its turn: {counts['ahead']} ahead in the queue, {counts['working']} {users}"
         " being processed"
     )

@@ -58,7 +58,7 @@ def cost_of(model: str, purpose: str, budget: Budget, usage: Usage) -> Decimal |
     price = price_of(model, purpose)
     if price is None and budget.limits_cost:
         raise language_models.NotConfigured(language_models.price_missing(model))
-    return price.of(usage) if price else None
+    return price.cost(usage) if price else None
 
 
 def check_budget(

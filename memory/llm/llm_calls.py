@@ -187,7 +187,7 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
     """
     usage = ending.usage
     price = price_of(call.model, call.purpose)
-    cost = price.of(usage) if usage and price else None
+    cost = price.cost(usage) if usage and price else None
     with transaction.atomic():
         finished = LlmCall.objects.filter(pk=call.pk, outcome=LlmOutcome.STARTED).update(
             outcome=ending.outcome,

@@ -68,13 +68,13 @@ def failing() -> list[Failing]:
     ).annotate(
         called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
     )
-    found: dict[str, list[LlmOutcome]] = {}
+    by_model: dict[str, list[LlmOutcome]] = {}
     # If a workspace's latest call was erased or purged, the workspace is left out.
     for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
         if workspace.called == track_records.model_of(workspace):
-            found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
+            by_model.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))
     return [
-        Failing(model, sorted(set(outcomes)), len(outcomes)) for model, outcomes in found.items()
+        Failing(model, sorted(set(outcomes)), len(outcomes)) for model, outcomes in by_model.items()
     ]
 
 

@@ -60,11 +60,11 @@ def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased |
             return None
         now = timezone.now()
         held = {"user__workspace": workspace, "lease_expires_at__gt": now}
-        asked = runs.questions().filter(**held).count()
-        working = asked + Lane.objects.filter(**held, name=LaneName.STRUCTURE).count()
+        questions = runs.questions().filter(**held).count()
+        working = questions + Lane.objects.filter(**held, name=LaneName.STRUCTURE).count()
         budget = language_models.budget(workspace.chosen_llm)
         full = not budget.has_room(working, llm_calls.slow(workspace, now))
-        if full and (asked or work.model is not Run):
+        if full and (questions or work.model is not Run):
             return None
         return leases.claim(work, **columns)
 

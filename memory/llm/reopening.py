@@ -72,18 +72,18 @@ def select(user: MemoryUser, selection: Selection) -> QuerySet[EntryOutcome]:
     mine = LogEntry.objects.filter(user=user, redacted_at=None).exclude(kind=EntryKind.RECORD)
     if selection.session_id is not None:
         mine = mine.filter(session_id=selection.session_id)
-    found = EntryOutcome.objects.filter(user=user, seq__in=mine.values("seq"))
+    outcomes = EntryOutcome.objects.filter(user=user, seq__in=mine.values("seq"))
     if selection.entries is not None:
-        found = found.filter(seq__in=list(selection.entries))
+        outcomes = outcomes.filter(seq__in=list(selection.entries))
     if selection.since is not None:
-        found = found.filter(decided_at__gte=selection.since)
+        outcomes = outcomes.filter(decided_at__gte=selection.since)
     if selection.until is not None:
-        found = found.filter(decided_at__lt=selection.until)
+        outcomes = outcomes.filter(decided_at__lt=selection.until)
     if selection.outcomes:
-        found = found.filter(outcome__in=list(selection.outcomes))
+        outcomes = outcomes.filter(outcome__in=list(selection.outcomes))
     if selection.model is not None:
-        found = _settled_by(found, selection.model)
-    return found.order_by("seq")
+        outcomes = _settled_by(outcomes, selection.model)
+    return outcomes.order_by("seq")
 
 
 def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryOutcome]:
@@ -126,8 +126,8 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
         seqs, facts = _with_messages(locked, {one.seq for one in chosen})
         settled = EntryOutcome.objects.filter(user=locked, seq__in=seqs - facts)
         chosen = list(settled.select_related("checkpoint").order_by("seq"))
-        known = EntryOutcome.objects.filter(user=locked, seq__in=facts)
-        before = [*chosen, *known.select_related("checkpoint")]
+        fact_outcomes = EntryOutcome.objects.filter(user=locked, seq__in=facts)
+        before = [*chosen, *fact_outcomes.select_related("checkpoint")]
         checkpoint = _version(locked, before, facts, by=by, reason=reason)
         EntryOutcome.objects.filter(pk__in=[one.pk for one in before]).delete()
         EntryOutcome.objects.bulk_create(
@@ -151,12 +151,14 @@ def _with_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]
     The facts are those that a language model extracted from any of these messages.
     """
     messages = LogEntry.objects.filter(user=user, kind=EntryKind.MESSAGE, redacted_at=None)
-    found = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, source="memorize")
+    memorized = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, source="memorize")
     reopened = set(seqs)
     while True:
-        said = messages.filter(seq__in=reopened).values_list("seq", flat=True)
+        message_seqs = messages.filter(seq__in=reopened).values_list("seq", flat=True)
         facts = dict(
-            found.filter(derived_from__overlap=list(said)).values_list("seq", "derived_from")
+            memorized.filter(derived_from__overlap=list(message_seqs)).values_list(
+                "seq", "derived_from"
+            )
         )
         cited = {seq for rested_on in facts.values() for seq in rested_on}
         together = set(messages.filter(seq__in=cited).values_list("seq", flat=True)) - reopened

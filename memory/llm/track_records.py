@@ -193,8 +193,8 @@ def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
         return None
     with transaction.atomic():
         row = Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
-        told = {"at": timezone.now().isoformat(), "by": by, "reason": reason}
-        row.llm_resumptions = {**(row.llm_resumptions or {}), model: told}
+        entry = {"at": timezone.now().isoformat(), "by": by, "reason": reason}
+        row.llm_resumptions = {**(row.llm_resumptions or {}), model: entry}
         row.llm_stops = {name: one for name, one in (row.llm_stops or {}).items() if name != model}
         row.save(update_fields=["llm_resumptions", "llm_stops"])
     return model
@@ -202,8 +202,8 @@ def resume(workspace: Workspace, *, by: str, reason: str) -> str | None:
 
 def resumption(workspace: Workspace, model: str) -> Mapping[str, str] | None:
     """Return when, by whom and why a model was last resumed; None if it was never resumed."""
-    found: Mapping[str, str] | None = (workspace.llm_resumptions or {}).get(model)
-    return found
+    entry: Mapping[str, str] | None = (workspace.llm_resumptions or {}).get(model)
+    return entry
 
 
 def stopped() -> list[tuple[Workspace, str, str]]:
@@ -214,12 +214,12 @@ def stopped() -> list[tuple[Workspace, str, str]]:
         due_at__isnull=False,
         last_error__startswith=STOPPED,
     )
-    found = []
+    rows = []
     for workspace in Workspace.objects.filter(Exists(waiting)):
         model = model_of(workspace)
         if model and (reason := why_stopped(workspace, model)):
-            found.append((workspace, model, reason))
-    return found
+            rows.append((workspace, model, reason))
+    return rows
 
 
 # -- Reading a track record -----------------------------------------------------------------------

@@ -14,24 +14,24 @@ from memory.log.models.merges import CopiedEntries, Merge
 
 def family(user_pks: Collection[int]) -> list[int]:
     """Return the primary keys of these users and of all users connected to them by merges."""
-    found, newest = set(user_pks), set(user_pks)
+    pks, newest = set(user_pks), set(user_pks)
     while newest:
         merges = Merge.objects.filter(Q(user__in=newest) | Q(merged__in=newest))
-        newest = {pk for row in merges for pk in (row.user_id, row.merged_id)} - found
-        found |= newest
-    return sorted(found)
+        newest = {pk for row in merges for pk in (row.user_id, row.merged_id)} - pks
+        pks |= newest
+    return sorted(pks)
 
 
 def merged_into(user: MemoryUser) -> list[MemoryUser]:
     """Return all users who were merged into this one, directly or indirectly."""
-    found: dict[int, MemoryUser] = {}
+    merged: dict[int, MemoryUser] = {}
     newest = {user.pk}
     while newest:
-        merges = Merge.objects.filter(user__in=newest).exclude(merged__in=[user.pk, *found])
+        merges = Merge.objects.filter(user__in=newest).exclude(merged__in=[user.pk, *merged])
         rows = merges.select_related("merged__workspace", "merged__head")
         newest = {row.merged_id for row in rows}
-        found |= {row.merged_id: row.merged for row in rows}
-    return list(found.values())
+        merged |= {row.merged_id: row.merged for row in rows}
+    return list(merged.values())
 
 
 def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
@@ -41,9 +41,9 @@ def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
     one of the users was erased in the meantime.
     """
     while True:
-        known = family(user_pks)
-        rows = lock(known)
-        if known == family(user_pks):  # no user was merged in the meantime
+        pks = family(user_pks)
+        rows = lock(pks)
+        if pks == family(user_pks):  # no user was merged in the meantime
             return rows
 
 
@@ -54,10 +54,10 @@ def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
     """
     wanted = set(user_pks)
     rows = MemoryUser.objects.select_for_update(no_key=True).filter(pk__in=wanted)
-    found = {row.pk: row for row in rows.order_by("pk")}
-    if found.keys() != wanted:
+    users = {row.pk: row for row in rows.order_by("pk")}
+    if users.keys() != wanted:
         raise MemoryUser.DoesNotExist("one of these users was erased in the meantime")
-    return found
+    return users
 
 
 def everywhere(
@@ -68,20 +68,20 @@ def everywhere(
     The result includes the entries themselves; it maps each user's primary key to the entry numbers
     in that user's log.
     """
-    found = {user.pk: closure(user.pk, seqs)}
+    seqs_by_user = {user.pk: closure(user.pk, seqs)}
     todo = [user.pk]
     while todo:
         pk = todo.pop()
         for merge in Merge.objects.filter(Q(user=pk) | Q(merged=pk)):
             if merge.merged_id == pk:
-                other, mapped = merge.user_id, set(became(merge, found[pk]).values())
+                other, mapped = merge.user_id, set(became(merge, seqs_by_user[pk]).values())
             else:
-                other, mapped = merge.merged_id, set(came_from(merge, found[pk]).values())
-            before = found.get(other, set())
+                other, mapped = merge.merged_id, set(came_from(merge, seqs_by_user[pk]).values())
+            before = seqs_by_user.get(other, set())
             if mapped - before:
-                found[other] = before | closure(other, mapped)
+                seqs_by_user[other] = before | closure(other, mapped)
                 todo.append(other)
-    return found
+    return seqs_by_user
 
 
 def became(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
@@ -113,11 +113,11 @@ def _mapped(merge: Merge, seqs: Collection[int], given: str, wanted: str) -> dic
         .order_by(given)
         .values_list(given, wanted, "number")
     )
-    found = {}
-    place = 0
+    mapped = {}
+    index = 0
     for seq in sorted(set(seqs)):
-        while place < len(ranges) and ranges[place][0] + ranges[place][2] <= seq:
-            place += 1
-        if place < len(ranges) and ranges[place][0] <= seq:
-            found[seq] = ranges[place][1] + seq - ranges[place][0]
-    return found
+        while index < len(ranges) and ranges[index][0] + ranges[index][2] <= seq:
+            index += 1
+        if index < len(ranges) and ranges[index][0] <= seq:
+            mapped[seq] = ranges[index][1] + seq - ranges[index][0]
+    return mapped

@@ -119,11 +119,11 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
             refuse_merged(MemoryUser.objects.get(pk=user.pk))
         now = timezone.now()
         given_time = max(now, last_given_time or now)
-        known = _find_by_key(user, drafts)
+        existing = _find_by_key(user, drafts)
         entries: list[LogEntry] = []
         new: list[LogEntry] = []
         for draft in drafts:
-            if earlier := known.get(draft.idempotency_key) if draft.idempotency_key else None:
+            if earlier := existing.get(draft.idempotency_key) if draft.idempotency_key else None:
                 if not says_the_same(earlier, draft):
                     raise IdempotencyConflict(str(draft.idempotency_key), earlier.seq)
                 entries.append(earlier)
@@ -134,7 +134,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
             )
             previous, size = entry.hash, size + length
             if draft.idempotency_key is not None:
-                known[draft.idempotency_key] = entry
+                existing[draft.idempotency_key] = entry
             entries.append(entry)
             new.append(entry)
 
@@ -149,8 +149,8 @@ def _find_by_key(user: MemoryUser, drafts: Sequence[Draft]) -> dict[str | None, 
     keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
     if not keys:
         return {}
-    found = LogEntry.objects.filter(user=user, idempotency_key__in=keys)
-    return {entry.idempotency_key: entry for entry in found}
+    entries = LogEntry.objects.filter(user=user, idempotency_key__in=keys)
+    return {entry.idempotency_key: entry for entry in entries}
 
 
 def _store(
@@ -192,11 +192,11 @@ def _store(
 
 def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.datetime) -> None:
     """Schedule language model work for the new entries that need it."""
-    said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
-    if not said:
+    messages = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
+    if not messages:
         return
-    urgent = any(batching.is_urgent(entry.metadata) for entry in said)
-    if batching.announce(user.pk, len(said), first=now, last=now, urgent=urgent, now=now):
+    urgent = any(batching.is_urgent(entry.metadata) for entry in messages)
+    if batching.announce(user.pk, len(messages), first=now, last=now, urgent=urgent, now=now):
         hint("structure", user.pk, workspace_pk=user.workspace_id)
 
 
@@ -372,21 +372,21 @@ def told_by(entry: LogEntry) -> int:
 
 
 def corrections(
-    user: MemoryUser, told: Collection[int], up_to: int | None = None, *, narrow: bool = False
+    user: MemoryUser, seqs: Collection[int], up_to: int | None = None, *, narrow: bool = False
 ) -> dict[int, LogEntry]:
     """Return the newest correction of each of these entries, keyed by the corrected entry's number.
 
     If `up_to` is given, corrections with higher numbers are ignored. Entries without a correction
     are left out. If `narrow` is set, the content of the corrections is not read.
     """
-    found = LogEntry.objects.filter(
-        user=user, kind=EntryKind.CORRECTION, redacted_at=None, derived_from__0__in=told
+    rows = LogEntry.objects.filter(
+        user=user, kind=EntryKind.CORRECTION, redacted_at=None, derived_from__0__in=seqs
     )
     if up_to is not None:
-        found = found.filter(seq__lte=up_to)
+        rows = rows.filter(seq__lte=up_to)
     if narrow:
-        found = found.only("kind", "seq", "derived_from")
-    newest = found.annotate(told=F("derived_from__0")).order_by("told", "-seq").distinct("told")
+        rows = rows.only("kind", "seq", "derived_from")
+    newest = rows.annotate(told=F("derived_from__0")).order_by("told", "-seq").distinct("told")
     return {told_by(entry): entry for entry in newest}
 
 
@@ -429,8 +429,8 @@ def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
 
 def read(user: MemoryUser, seqs: Sequence[int]) -> list[LogEntry]:
     """Return the entries with these numbers, in the given order."""
-    found = {entry.seq: entry for entry in LogEntry.objects.filter(user=user, seq__in=seqs)}
-    return [found[seq] for seq in seqs]
+    entries = {entry.seq: entry for entry in LogEntry.objects.filter(user=user, seq__in=seqs)}
+    return [entries[seq] for seq in seqs]
 
 
 def all_decided(user: MemoryUser, seqs: Collection[int]) -> bool:

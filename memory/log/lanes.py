@@ -62,14 +62,14 @@ def pending(
     Returns at most `limit` entries, fewer if they are large. If `kinds` are given, only entries of
     these kinds are returned. Entries whose numbers are in `without` are excluded.
     """
-    found = undecided(lane)
+    entries = undecided(lane)
     if kinds:
-        found = found.filter(kind__in=kinds)
+        entries = entries.filter(kind__in=kinds)
     if without:
-        found = found.exclude(seq__in=without)
+        entries = entries.exclude(seq__in=without)
     batch: list[LogEntry] = []
     size = 0
-    for entry in found[:limit].iterator(chunk_size=100):
+    for entry in entries[:limit].iterator(chunk_size=100):
         batch.append(entry)
         size += len(exact_json(entry.data)) + len(entry.content or "")
         if size > BATCH_BYTES:

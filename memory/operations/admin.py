@@ -46,7 +46,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
 
     labels = {"detail": "problem", "last_error": "notification error"}
 
-    list_display = ["name", "standing", "detail", "raised_at", "cleared_at", "told"]
+    list_display = ["name", "standing", "detail", "raised_at", "cleared_at", "staff_notified"]
     list_filter = [presence_filter("raised", "raised_at", filled="raised", empty="over")]
     search_fields = ["name", "detail"]
     search_help_text = "Search by part of an alarm's name or message."
@@ -63,7 +63,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         "raised_at",
         "seen_at",
         "cleared_at",
-        "told",
+        "staff_notified",
         "last_error",
     ]
     change_list_template = "admin/memory/alarms.html"
@@ -109,7 +109,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not raised yet")
 
     @plain_column("staff notified by e-mail", boolean=True)
-    def told(self, alarm: Alarm) -> bool:
+    def staff_notified(self, alarm: Alarm) -> bool:
         return alarm.is_told
 
 
@@ -134,11 +134,11 @@ def _standing(one: WorkStatus) -> dict[str, Any]:
 
 
 def _rows(kind: WorkKind) -> Iterator[dict[str, Any]]:
-    for one in stuck.found(kind, LISTED):
+    for one in stuck.find_stuck(kind, LISTED):
         yield {
             "key": f"{kind.name}:{one.row.pk}",
             "what": link(one.row),
-            "whose": link(one.whose),
+            "whose": link(one.owner),
             "state": badge("failed", "failed permanently") if one.is_dead else badge("failing"),
             "since": one.since,
             "attempts": one.attempts,
@@ -157,11 +157,11 @@ def _act(request: HttpRequest) -> None:
     if action not in ACTIONS:
         messages.error(request, "Choose an action: retry or dismiss.")
         return
-    asked = request.POST.getlist("chosen")
-    if not asked:
+    chosen = request.POST.getlist("chosen")
+    if not chosen:
         messages.error(request, "Nothing was done: select some work.")
     for kind in _kinds(request):
-        keys = _keys(kind, asked)
+        keys = _keys(kind, chosen)
         if not keys:
             continue
         if not _may(request, "change", kind):
@@ -183,12 +183,12 @@ def _act(request: HttpRequest) -> None:
             messages.warning(request, f"{capfirst(kind.label)}: {left} not changed.")
 
 
-def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
+def _keys(kind: WorkKind, chosen: list[str]) -> list[Any]:
     """Return the keys of the selected rows of this kind; `<kind>:all` selects all stuck rows."""
-    if f"{kind.name}:all" in asked:
-        return [one.row.pk for one in stuck.found(kind, MAX_ROWS)]
+    if f"{kind.name}:all" in chosen:
+        return [one.row.pk for one in stuck.find_stuck(kind, MAX_ROWS)]
     keys = []
-    for text in asked:
+    for text in chosen:
         name, _, key = text.partition(":")
         if name == kind.name:
             with suppress(ValidationError):  # ignore text that is not a key
@@ -198,11 +198,11 @@ def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
 
 def _note(request: HttpRequest, kind: WorkKind, keys: list[Any], what: str) -> None:
     """Record the action in the admin's log, identifying rows by key, which doesn't name anyone."""
-    of = ContentType.objects.get_for_model(kind.model)
+    content_type = ContentType.objects.get_for_model(kind.model)
     StaffAction.objects.bulk_create(
         StaffAction(
             user_id=int(str(request.user.pk)),
-            content_type=of,
+            content_type=content_type,
             object_id=str(key),
             object_repr=f"{kind.label}: {key}"[:200],
             action_flag=CHANGE,

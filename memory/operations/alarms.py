@@ -101,8 +101,8 @@ def silence(name: str) -> float:
 
 def queues() -> Sequence[Queue]:
     """Return the state of the workers' queues; raises redis.RedisError if Redis fails."""
-    known = SandboxHost.objects.values_list("name", flat=True)
-    names = [*QUEUES, *map(hosts.queue_of, known)]
+    host_names = SandboxHost.objects.values_list("name", flat=True)
+    names = [*QUEUES, *map(hosts.queue_of, host_names)]
     with redis_client().pipeline(transaction=False) as pipeline:
         for name in names:
             pipeline.llen(name)
@@ -239,11 +239,11 @@ def _of_work() -> Iterator[AlarmCondition]:
 
 def _of_models() -> Iterator[AlarmCondition]:
     for one in llm_failures.failing():
-        whose = "one workspace" if one.workspaces == 1 else f"{one.workspaces} workspaces"
+        affected = "one workspace" if one.workspaces == 1 else f"{one.workspaces} workspaces"
         why = "; ".join(outcome.label for outcome in one.outcomes)
         yield AlarmCondition(
             f"model: {one.model}",
-            f"The last calls to {one.model} for {whose} failed ({why}): messages are waiting.",
+            f"The last calls to {one.model} for {affected} failed ({why}): messages are waiting.",
             patience=0 if one.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
         )
 
@@ -263,26 +263,26 @@ def _of_embeddings() -> Iterator[AlarmCondition]:
     number = behind.count()
     if not failed and not number:
         return
-    told = []
+    sentences = []
     if failed:
         why = "; ".join(outcome.label for outcome in failed.outcomes)
-        told.append(f"Calls to {failed.model} fail ({why}).")
+        sentences.append(f"Calls to {failed.model} fail ({why}).")
     if number:
         error = behind.order_by("-attempts").values_list("last_error", flat=True).first() or ""
-        told.append(
+        sentences.append(
             f"Users whose logs are waiting for embeddings: {number}."
             f" {error.partition(': ')[2][:500]}"
         )
     yield AlarmCondition(
         "embeddings",
-        f"{' '.join(told)} Where vectors are missing, searches use words only.",
+        f"{' '.join(sentences)} Where vectors are missing, searches use words only.",
         patience=0 if failed and failed.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
     )
 
 
 def _of_queues() -> Iterator[AlarmCondition]:
     try:
-        found = queues()
+        rows = queues()
     except redis.RedisError as error:
         yield AlarmCondition(
             "redis",
@@ -291,7 +291,7 @@ def _of_queues() -> Iterator[AlarmCondition]:
             patience=settings.UAC_ALARM_SILENT_SECONDS,
         )
         return
-    for queue in found:
+    for queue in rows:
         if queue.oldest > settings.UAC_ALARM_WAITING_SECONDS:
             yield AlarmCondition(
                 f"queue: {queue.name}",
@@ -324,18 +324,18 @@ def _words(seconds: float) -> str:
 def evaluate() -> None:
     """Raise alarms for current problems, and clear those whose problems are over."""
     now = timezone.now()
-    found = {problem.name[:MAX_NAME]: problem for problem in problems()}
-    for name, problem in found.items():
+    active = {problem.name[:MAX_NAME]: problem for problem in problems()}
+    for name, problem in active.items():
         Alarm.objects.get_or_create(name=name, defaults={"detail": problem.detail})
     with transaction.atomic():
-        known = Alarm.objects.select_for_update(no_key=True).filter(
-            Q(name__in=found) | Q(holds_since__isnull=False)
+        rows = Alarm.objects.select_for_update(no_key=True).filter(
+            Q(name__in=active) | Q(holds_since__isnull=False)
         )
-        blind = any(name.startswith(BLIND) for name in found)
-        for alarm in known:
-            if blind and alarm.name not in found:
+        blind = any(name.startswith(BLIND) for name in active)
+        for alarm in rows:
+            if blind and alarm.name not in active:
                 continue  # a check failed, so the problem may persist unnoticed
-            _note(alarm, found.get(alarm.name), now)
+            _note(alarm, active.get(alarm.name), now)
             alarm.save(
                 update_fields=[
                     *("detail", "is_critical", "holds_since", "seen_at", "raised_at"),
@@ -371,7 +371,7 @@ def raised() -> Sequence[Alarm]:
     return list(Alarm.objects.filter(raised_at__isnull=False).order_by("-raised_at", "name"))
 
 
-def tell() -> None:
+def send_mails() -> None:
     """Email newly raised or cleared alarms to the subscribed staff; failed emails are retried."""
     while (alarm := leases.claim(Alarm.objects.filter(is_told=False))) is not None:
         try:
@@ -435,7 +435,7 @@ def look() -> None:
     """If it is this process's turn, check for problems once and send any emails."""
     if clock.is_right() and take_turn():
         evaluate()
-        tell()
+        send_mails()
 
 
 def watch() -> None:

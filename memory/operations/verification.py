@@ -113,7 +113,7 @@ def _blob_problems(user: MemoryUser) -> Iterator[str]:
 
 def _version_problems(user: MemoryUser) -> Iterator[str]:
     """Check that versions are consecutive and have all their files."""
-    known = set(Blob.objects.filter(user=user).values_list("hash", flat=True))
+    hashes = set(Blob.objects.filter(user=user).values_list("hash", flat=True))
     cited: set[str] = set()
     compiled: set[tuple[str, str]] = set()
     previous: dict[str, Any] | None = None
@@ -129,14 +129,14 @@ def _version_problems(user: MemoryUser) -> Iterator[str]:
         if row["seen_seq"] > user.last_seq:
             yield f"version {version} has seen entry {row['seen_seq']}, which is not in the log"
         for path, hash_ in row["tree"].items():
-            if hash_ not in known:
+            if hash_ not in hashes:
                 yield f"version {version}: the content of {path} is missing"
         cited |= set(row["tree"].values())
         compiled |= set(row["tree"].items())
         previous = {"pk": row["pk"], "version": version}
     if user.head_id != (previous["pk"] if previous else None):
         yield "the head is not the newest version"
-    for hash_ in sorted(known - cited)[:NAMED]:
+    for hash_ in sorted(hashes - cited)[:NAMED]:
         yield f"blob {hash_}: no version uses it"
     code = Bytecode.objects.filter(user=user).values_list("path", "source_hash")
     for path, hash_ in sorted(set(code.iterator()) - compiled)[:NAMED]:
@@ -160,12 +160,12 @@ def _record_problems(user: MemoryUser) -> Iterator[str]:
         for singleton in domain.singletons.values():
             counted[domain.name, singleton.name, domain.state_path] = 1
     groups = located.order_by().values_list("domain", "collection", "path").annotate(Count("id"))
-    found = {(domain, name, path): number for domain, name, path, number in groups}
-    for place in sorted(found.keys() | {place for place, number in counted.items() if number}):
-        has, says = counted.get(place, 0), found.get(place, 0)
-        if has != says and place[2] in tree:
-            of = ".".join(place[:2])
-            yield f"{place[2]} has {has} records of {of}, but the index locates {says} there"
+    indexed = {(domain, name, path): number for domain, name, path, number in groups}
+    for key in sorted(indexed.keys() | {key for key, number in counted.items() if number}):
+        has, says = counted.get(key, 0), indexed.get(key, 0)
+        if has != says and key[2] in tree:
+            holder = ".".join(key[:2])
+            yield f"{key[2]} has {has} records of {holder}, but the index locates {says} there"
     beyond = Q(added_version__gt=head.version) | Q(retired_version__gt=head.version)
     for location in RecordLocation.objects.filter(beyond, user=user)[:NAMED]:
         yield f"the record {location} belongs to a version that does not exist"
@@ -205,7 +205,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:  # noqa: C901 - one 
     named = {seq for entries in rows.values_list("entries", flat=True) for seq in entries}
     messages = gone.filter(kind=EntryKind.MESSAGE)
     # Retention clears old, settled messages, which are not part of any redaction.
-    outlived = set(messages.values_list("seq", flat=True)) - named - _told_redacted(user)
+    outlived = set(messages.values_list("seq", flat=True)) - named - _redacted_seqs(user)
     # A merged user's messages are copied to the other user's log and settled there.
     unsettled = messages.filter(seq__in=outlived, user__merged_into=None)
     for seq in _pending(unsettled):
@@ -237,10 +237,10 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:  # noqa: C901 - one 
         yield f"alert {pk} reports an entry that was redacted"
 
 
-def _told_redacted(user: MemoryUser) -> set[int]:
+def _redacted_seqs(user: MemoryUser) -> set[int]:
     """Return the entries that were redacted according to the log's redaction entries."""
-    told = LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)
-    return {seq for data in told.values_list("data", flat=True) for seq in (data or {})["entries"]}
+    rows = LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)
+    return {seq for data in rows.values_list("data", flat=True) for seq in (data or {})["entries"]}
 
 
 def _merge_problems(user: MemoryUser) -> Iterator[str]:
@@ -250,13 +250,13 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
         yield "the user was merged into a different user than the merge record says"
     if merge is None:
         return
-    said = LogEntry.objects.filter(user=user).exclude(kind=EntryKind.REDACTION)
-    for seq in _some(said.filter(seq__gt=merge.last_seq), "seq"):
+    entries = LogEntry.objects.filter(user=user).exclude(kind=EntryKind.REDACTION)
+    for seq in _some(entries.filter(seq__gt=merge.last_seq), "seq"):
         yield f"entry {seq} was appended after the merge"
     copied = CopiedEntries.objects.filter(
         merge=merge, from_seq__lte=OuterRef("seq"), from_seq__gt=OuterRef("seq") - F("number")
     )
-    kept = said.filter(redacted_at=None)
+    kept = entries.filter(redacted_at=None)
     for seq in _some(kept.filter(~Exists(copied), seq__lte=merge.cursor_seq), "seq"):
         yield f"entry {seq} was not copied by the merge"
     end = MemoryUser.objects.get(pk=merge.user_id).last_seq
@@ -310,18 +310,18 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
 def _event_problems(workspace: Workspace) -> Iterator[str]:
     """Check that the workspace's events are numbered without gaps up to the counter."""
     events = AlertEvent.objects.filter(workspace=workspace)
-    known = events.aggregate(number=Count("id"), first=Min("seq"), last=Max("seq"))
+    totals = events.aggregate(number=Count("id"), first=Min("seq"), last=Max("seq"))
     counters = EventCounter.objects.filter(workspace=workspace)
     counted = counters.values_list("last_seq", flat=True).first() or 0
-    last = known["last"] or 0
+    last = totals["last"] or 0
     if last != counted:
         yield f"the newest event is {last}, but the counter is at {counted}"
-    if known["number"] != last or (known["first"] or 1) != 1:
+    if totals["number"] != last or (totals["first"] or 1) != 1:
         with connection.cursor() as cursor:
             cursor.execute(_GAPS, [workspace.pk, NAMED])
             for first, end in cursor.fetchall():
-                told = f"event {first} is" if first == end else f"events {first} to {end} are"
-                yield f"{told} missing from the feed"
+                missing = f"event {first} is" if first == end else f"events {first} to {end} are"
+                yield f"{missing} missing from the feed"
 
 
 _GAPS = """

@@ -126,9 +126,9 @@ class _Search:
                 traces.hashes.add(tree[path])
                 if not lines <= self._lines:  # an unchanged record recurs in many files
                     self._lines |= lines
-                    found = _records_citing(checkpoint, path, content, self._seqs)
-                    self._look_back(before, path, found.keys() - traces.records)
-                    traces.records |= found.keys()
+                    citing = _records_citing(checkpoint, path, content, self._seqs)
+                    self._look_back(before, path, citing.keys() - traces.records)
+                    traces.records |= citing.keys()
         for edit in checkpoint.edits:
             if not self._cites(edit):
                 continue
@@ -154,9 +154,11 @@ class _Search:
         if before is None or content is None:
             return
         domain = Outline.from_json(before.outline).domains[domain_name(path)]
-        known = parse_state(path, content, domain).records
+        previous_records = parse_state(path, content, domain).records
         for record_id in records:
-            if (record := known.get(record_id.collection, {}).get(record_id.key)) is not None:
+            if (
+                record := previous_records.get(record_id.collection, {}).get(record_id.key)
+            ) is not None:
                 self.traces.earlier[record_id] = record
 
     def _sources(self, version: Checkpoint | None, record_id: RecordId) -> set[int]:
@@ -249,8 +251,8 @@ class _Search:
 
 def _versions(user: MemoryUser, seqs: Collection[int]) -> QuerySet[Checkpoint]:
     """Select the versions that may cite these entries according to `seen_seq`, oldest first."""
-    known = Checkpoint.objects.filter(user=user, seen_seq__gte=min(seqs))
-    return known.order_by("version")
+    checkpoints = Checkpoint.objects.filter(user=user, seen_seq__gte=min(seqs))
+    return checkpoints.order_by("version")
 
 
 def cited(content: str) -> set[int]:
@@ -390,10 +392,10 @@ class _Telling:
         named = {RecordId(**one) for one in edit.get("records", ())}
         if not named.isdisjoint(self.records):
             return True
-        place = (edit.get("domain"), edit.get("key"))
+        target = (edit.get("domain"), edit.get("key"))
         if edit.get("collection") is None:
-            return place in self.keys
-        return (place[0], edit["collection"], place[1]) in self.records
+            return target in self.keys
+        return (target[0], edit["collection"], target[1]) in self.records
 
 
 def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
@@ -447,16 +449,16 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
         "The requested version contained redacted content. Try again.",
     )
     # A run that failed permanently and was then requeued still has its old input, so close it.
-    asked = Redaction.objects.filter(user=user).aggregate(last=Max("created_at"))["last"]
-    if asked is not None:
+    redacted_at = Redaction.objects.filter(user=user).aggregate(last=Max("created_at"))["last"]
+    if redacted_at is not None:
         runs.close(
-            of_user.filter(_WRITTEN, queued_at__gte=since, queued_at__lt=asked),
+            of_user.filter(_WRITTEN, queued_at__gte=since, queued_at__lt=redacted_at),
             "Content in this user's memory was redacted in the meantime. Try again.",
         )
     chosen = _runs_to_empty(user, since, traces)
     emptied = {str(pk) for pk in chosen.values_list("pk", flat=True)}
-    told = RunError(type="redacted", message=REDACTED).to_json()
-    chosen.exclude(error=None).exclude(error__type="closed").update(error=told)
+    error = RunError(type="redacted", message=REDACTED).to_json()
+    chosen.exclude(error=None).exclude(error__type="closed").update(error=error)
     chosen.update(
         input={"redacted": True},
         output=None,
@@ -495,12 +497,12 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     These are a model's reasons for dismissing or rejecting other entries, reasons given by staff
     for rollbacks, and the gate's objections to versions created by earlier redactions.
     """
-    said = LogEntry.objects.filter(user=user, seq=OuterRef("seq")).exclude(
+    entries = LogEntry.objects.filter(user=user, seq=OuterRef("seq")).exclude(
         kind__in=[EntryKind.RECORD, EntryKind.REDACTION]
     )
     outcomes = EntryOutcome.objects.filter(user=user, decided_at__gte=since).exclude(reason="")
     outcomes.exclude(reason__startswith=UNDONE).exclude(reason=REASON).filter(
-        Exists(said), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
+        Exists(entries), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
     ).update(reason=REDACTED)
     # Keep the beginning, which names the rollback and determines the outcome if the rollback is
     # later undone.
@@ -508,8 +510,8 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     EntryOutcome.objects.filter(user=user, reason__startswith=UNDONE).update(
         reason=Func(*short, function="regexp_replace", output_field=TextField())
     )
-    told = Q(verdict__restored__reason__gt="") | Q(verdict__redaction__problem__gt="")
-    Checkpoint.objects.filter(told, user=user, created_at__gte=since).update(
+    condition = Q(verdict__restored__reason__gt="") | Q(verdict__redaction__problem__gt="")
+    Checkpoint.objects.filter(condition, user=user, created_at__gte=since).update(
         verdict=_REDACTED_VERDICT
     )
     earlier = Redaction.objects.filter(user=user, finished_at__gte=since).exclude(problem="")

@@ -48,47 +48,49 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
     `reason` says why; both stay on record. Raises UnknownEntries if one of the entries is not in
     the log, and RedactionRefused if one of them itself records a redaction, or if `seqs` is empty.
     """
-    asked = sorted(set(seqs))
-    if not asked:
+    requested = sorted(set(seqs))
+    if not requested:
         raise RedactionRefused("Name at least one entry.")
     with transaction.atomic():
         rows = copies.lock_families([user.pk])
         locked = rows[user.pk]
-        entries = LogEntry.objects.filter(user=locked, seq__in=asked)
-        known = dict(entries.values_list("seq", "kind"))
-        if missing := [seq for seq in asked if seq not in known]:
+        entries = LogEntry.objects.filter(user=locked, seq__in=requested)
+        kinds = dict(entries.values_list("seq", "kind"))
+        if missing := [seq for seq in requested if seq not in kinds]:
             raise UnknownEntries(
                 f"The log has no entry {missing[0]}: its last entry is {locked.last_seq}."
                 if locked.last_seq
                 else f"The log has no entry {missing[0]}: it is empty."
             )
-        for seq, kind in known.items():
+        for seq, kind in kinds.items():
             if kind == EntryKind.REDACTION:
                 raise RedactionRefused(
                     f"Entry {seq} records a redaction and cannot itself be redacted."
                 )
-        found = copies.everywhere(locked, asked, lambda pk, some: set(closure(rows[pk], some)))
-        whole = sorted(found.pop(locked.pk))
-        for pk, others in found.items():
+        by_user = copies.everywhere(
+            locked, requested, lambda pk, some: set(closure(rows[pk], some))
+        )
+        whole = sorted(by_user.pop(locked.pk))
+        for pk, others in by_user.items():
             # Copies or originals of the entries in others' logs: `memory.integrations.merging`.
             if also := _not_named(rows[pk], others):
                 _redact(rows[pk], also, also, by=by, reason=reason)
         new = _not_named(locked, whole)
         if not new:
-            told = Redaction.objects.filter(user=locked, entries__overlap=whole)
-            return LogEntry.objects.get(user=locked, seq=told.latest("seq").seq)
-        return _redact(locked, asked, new, by=by, reason=reason)
+            redactions = Redaction.objects.filter(user=locked, entries__overlap=whole)
+            return LogEntry.objects.get(user=locked, seq=redactions.latest("seq").seq)
+        return _redact(locked, requested, new, by=by, reason=reason)
 
 
 def _redact(
-    user: MemoryUser, asked: Collection[int], seqs: Collection[int], *, by: str, reason: str
+    user: MemoryUser, requested: Collection[int], seqs: Collection[int], *, by: str, reason: str
 ) -> LogEntry:
     """Redact the entries; the caller has locked the user's row."""
     now = timezone.now()
     clear_content(user.pk, LogEntry.objects.filter(user=user, seq__in=seqs, redacted_at=None), now)
     draft = entry_log.Draft(
         kind=EntryKind.REDACTION,
-        data={"entries": list(seqs), "asked": list(asked), "by": by, "reason": reason},
+        data={"entries": list(seqs), "asked": list(requested), "by": by, "reason": reason},
     )
     (entry,) = entry_log.append(user, [draft], source=by)
     _settle(user, seqs, entry.recorded_at)
@@ -107,7 +109,7 @@ def _redact(
     Redaction.objects.create(
         user=user,
         seq=entry.seq,
-        asked=list(asked),
+        asked=list(requested),
         entries=list(seqs),
         by=by,
         reason=reason,
@@ -131,14 +133,14 @@ def clear_content(user_pk: int, entries: QuerySet[LogEntry], now: datetime.datet
 
 def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Return the numbers of these entries and all entries derived from them, in ascending order."""
-    found, newest = set(seqs), set(seqs)
+    reached, newest = set(seqs), set(seqs)
     while newest:
         derived = LogEntry.objects.filter(
             user=user, seq__gt=min(newest), derived_from__overlap=sorted(newest)
         )
-        newest = set(derived.values_list("seq", flat=True)) - found
-        found |= newest
-    return sorted(found)
+        newest = set(derived.values_list("seq", flat=True)) - reached
+        reached |= newest
+    return sorted(reached)
 
 
 def waiting() -> QuerySet[Redaction]:

@@ -38,10 +38,10 @@ def purge(limit: int) -> int:
     number = 0
     for workspace in Workspace.objects.all():
         if time.monotonic() >= _quiet_until.get(workspace.pk, 0.0):
-            found = purge_workspace(workspace, limit)
-            if not found:
+            purged = purge_workspace(workspace, limit)
+            if not purged:
                 _quiet_until[workspace.pk] = time.monotonic() + PAUSE_SECONDS
-            number += found
+            number += purged
     return number
 
 

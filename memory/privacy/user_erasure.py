@@ -102,9 +102,9 @@ def _same_person(user: MemoryUser) -> set[int]:
     return {user.pk, *(other.pk for other in copies.merged_into(user))}
 
 
-def _ask(people: Mapping[int, MemoryUser], asked: int, by: str, reason: str) -> UserErasure:
-    """Erase all these users, whose rows must be locked; return the erasure of user `asked`."""
-    user = people[asked]
+def _ask(people: Mapping[int, MemoryUser], user_pk: int, by: str, reason: str) -> UserErasure:
+    """Erase all these users, whose rows must be locked; return the erasure of user `user_pk`."""
+    user = people[user_pk]
     if user.erased_at is not None:
         return UserErasure.objects.get(user=user)
     refuse_merged(user)
@@ -133,8 +133,10 @@ def _begin(user: MemoryUser, by: str, reason: str, now: datetime.datetime) -> No
     _make_nameless(user, now)
     _interrupt(user, now)
     hint("erasures", str(row.pk), workspace_pk=user.workspace_id)
-    told = str(user.public_id)
-    transaction.on_commit(lambda: logger.info("erasure_asked", erased_user=told), robust=True)
+    erased_user = str(user.public_id)
+    transaction.on_commit(
+        lambda: logger.info("erasure_asked", erased_user=erased_user), robust=True
+    )
 
 
 def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
@@ -224,7 +226,7 @@ def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) ->
             also = {"redacted_at": timezone.now()} if model is LogEntry else {}
             rows.update(**erasure_registry.blanks(model), **also)
             if model is Alert:
-                _tell(user, keys)
+                _announce_erasure(user, keys)
         counts = UserErasure.objects.values_list("counts", flat=True).get(pk=row.pk)
         name = str(model._meta.verbose_name_plural).replace(" ", "_")
         leases.write(row, counts={**counts, name: counts.get(name, 0) + len(keys)})
@@ -257,11 +259,11 @@ def _rest(model: type[models.Model], user: MemoryUser) -> QuerySet[Any]:
     )
 
 
-def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
+def _announce_erasure(user: MemoryUser, keys: Collection[Any]) -> None:
     """Add events to the feed that report the erasure of these alerts."""
     step = transitions.Step(user, ACTOR)
     for alert in Alert.objects.filter(pk__in=keys).order_by("opened_at", "pk"):
-        step.tell(alert, AlertEventKind.ERASED)
+        step.add_event(alert, AlertEventKind.ERASED)
     step.record()
 
 

@@ -215,11 +215,11 @@ def _check_derived(edit: Add | Update, where: str) -> None:
     parts = dict(edit.append) | dict(edit.remove) if isinstance(edit, Update) else {}
     for name, _ in edit.derived:
         if name not in edit.fields and name not in parts:
-            known = ", ".join([*edit.fields, *parts]) or "none"
+            choices = ", ".join([*edit.fields, *parts]) or "none"
             raise EditError(
                 "unknown_field",
                 f"{edit.op}.derived names the field {name!r} of {where}, which this edit does not"
-                f" set: it sets {known}",
+                f" set: it sets {choices}",
             )
 
 
@@ -272,9 +272,9 @@ def _write_constraint(project: Project, edit: WriteConstraint) -> None:
 
 def _delete_constraint(project: Project, edit: DeleteConstraint) -> None:
     if edit.name not in project.outline.constraints:
-        known = ", ".join(project.outline.constraints) or "none"
+        choices = ", ".join(project.outline.constraints) or "none"
         raise EditError(
-            "unknown_constraint", f"there is no constraint {edit.name!r} (existing: {known})"
+            "unknown_constraint", f"there is no constraint {edit.name!r} (existing: {choices})"
         )
     project.delete_constraint(edit.name)
 
@@ -329,10 +329,10 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
         )
     where = f"{record_id.domain}.{record_id.collection}"
     if record_id.collection not in domain.holders:
-        known = ", ".join(domain.holders) or "none"
+        choices = ", ".join(domain.holders) or "none"
         raise EditError(
             "unknown_collection",
-            f"{record_id.domain} has no collection {record_id.collection!r}: it has {known}"
+            f"{record_id.domain} has no collection {record_id.collection!r}: it has {choices}"
             + places_of(project, record_id.collection),
         )
     record = project.record(record_id)

@@ -47,9 +47,9 @@ def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:  #
     """
     match type_:
         case Scalar(name):
-            found = _SCALARS[name](value)
-            if found is not None or (value is None and type_ == NONE):
-                return found
+            conformed = _SCALARS[name](value)
+            if conformed is not None or (value is None and type_ == NONE):
+                return conformed
         case Union():
             return _conform_union(value, type_, domain, where)
         case ListOf(element):
@@ -123,10 +123,10 @@ def conform_some_fields(
     for name, value in data.items():
         field = class_.field(name)
         if field is None:
-            known = ", ".join(field.name for field in class_.fields) or "no fields"
+            choices = ", ".join(field.name for field in class_.fields) or "no fields"
             raise EditError(
                 "unknown_field",
-                f"{where} has no field {name!r}: it has {known}; add a new field with add_field",
+                f"{where} has no field {name!r}: it has {choices}; add a new field with add_field",
             )
         fields[name] = conform(value, field.type, domain, f"{where}.{name}")
     return fields
@@ -229,8 +229,8 @@ def _clash(value: object, type_: Type, domain: Domain, where: str) -> EditError:
 
 def _member(value: object, enumeration: Enumeration) -> EnumMember | None:
     if isinstance(value, EnumMember):
-        known = value.member in dict(enumeration.members)
-        return value if known and value.class_name == enumeration.name else None
+        is_member = value.member in dict(enumeration.members)
+        return value if is_member and value.class_name == enumeration.name else None
     for name, member_value in enumeration.members:
         if type(member_value) is type(value) and member_value == value:
             return EnumMember(enumeration.name, name)
@@ -275,10 +275,10 @@ def _decimal(value: object) -> Decimal | None:
         return None
     try:
         # Convert via a string, so that 0.1 does not become 0.1000000000000000055511151231...
-        found = Decimal(str(value))
+        number = Decimal(str(value))
     except InvalidOperation:
         return None
-    return found if found.is_finite() else None
+    return number if number.is_finite() else None
 
 
 def _date(value: object) -> datetime.date | None:

@@ -34,12 +34,12 @@ def describe_texts(parts: Iterable[tuple[Iterable[Record], bool]], domain: Domai
         of_part: dict[tuple[str, str], Counter[str]] = {}
         for record in records:
             _count(record, domain, of_part)
-        for place, texts in of_part.items():
-            counts.setdefault(place, Counter()).update(texts)
+        for key, texts in of_part.items():
+            counts.setdefault(key, Counter()).update(texts)
         if not is_whole:
             open_ended |= of_part.keys()
-    described = {place: _describe(texts, place in open_ended) for place, texts in counts.items()}
-    return {place: text for place, text in described.items() if text}
+    described = {key: _describe(texts, key in open_ended) for key, texts in counts.items()}
+    return {key: text for key, text in described.items() if text}
 
 
 def _count(
@@ -56,18 +56,18 @@ def _count(
 
 def _count_value(
     value: Value,
-    place: tuple[str, str],
+    key: tuple[str, str],
     domain: Domain,
     counts: dict[tuple[str, str], Counter[str]],
 ) -> None:
     match value:
         case str():
-            counts.setdefault(place, Counter())[value] += 1
+            counts.setdefault(key, Counter())[value] += 1
         case Struct():
             _count(value, domain, counts)
         case list():
             for item in value:
-                _count_value(item, place, domain, counts)
+                _count_value(item, key, domain, counts)
 
 
 def _describe(texts: Counter[str], is_open_ended: bool) -> str:

@@ -179,9 +179,12 @@ def _take_over_order(project: Project, domain: Domain) -> None:
     """Restore the original order of a domain's classes, fields and collections."""
     made = project.outline.domains[domain.name]
     for class_ in domain.classes.values():
-        known = made.classes[class_.name]
-        order = [known.field(field.name) or field for field in class_.fields]
-        if len(known.fields) != len(order) or replace(known, fields=tuple(order)) != class_:
+        class_made = made.classes[class_.name]
+        order = [class_made.field(field.name) or field for field in class_.fields]
+        if (
+            len(class_made.fields) != len(order)
+            or replace(class_made, fields=tuple(order)) != class_
+        ):
             raise ProjectError(domain.schema_path, f"{class_.name} cannot be produced by edits")
     if made.enums != domain.enums:
         raise ProjectError(domain.schema_path, "has an enum that cannot be produced by edits")
@@ -342,15 +345,15 @@ def _of_class(domain: Domain, old: Class, new: Class, where: str) -> Iterator[Ed
             "field_lost", f"{named} omits the field {gone[0]!r}: keep it, or rename it with an edit"
         )
     for field in new.fields:
-        known = old.field(field.name)
+        old_field = old.field(field.name)
         type_ = format_type(field.type)
-        if known is None:
+        if old_field is None:
             default, original = field.default, field.original
             yield AddField(domain.name, new.name, field.name, type_, default, original)
             continue
-        if known.type != field.type:
+        if old_field.type != field.type:
             yield WidenField(domain.name, new.name, field.name, type_)
-        elif (known.default, known.original) != (field.default, field.original):
+        elif (old_field.default, old_field.original) != (field.default, field.original):
             raise EditError(
                 "default_changed",
                 f"{named}.{field.name} has a different default or original name: keep the old one",
@@ -405,9 +408,9 @@ def _of_constraints(project: Project, files: Mapping[str, str | None]) -> Iterat
             )
         names.add(name)
     for name in sorted(names):
-        known = name in project.outline.constraints
+        is_existing = name in project.outline.constraints
         paths = constraint_files(name)
-        before = [project.source(path) if known else None for path in paths]
+        before = [project.source(path) if is_existing else None for path in paths]
         source, tests = (files.get(path, old) for path, old in zip(paths, before, strict=True))
         if source is None and paths[0] in files:
             yield DeleteConstraint(name)

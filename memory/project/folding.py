@@ -81,14 +81,14 @@ class KnownEntries:
 
     def newer(self, seqs: Collection[int], moment: Moment) -> list[int]:
         """Return those of these entries that come after this moment, in ascending order."""
-        known = (self._entries[seq] for seq in seqs if seq in self._entries)
-        return sorted(entry.seq for entry in known if entry.moment > moment)
+        entries = (self._entries[seq] for seq in seqs if seq in self._entries)
+        return sorted(entry.seq for entry in entries if entry.moment > moment)
 
     def stated(self, record_id: RecordId, record: Record, class_: Class) -> Stated:
         """Return when each field of a record of this class was last set."""
         own = [self._entries[seq] for seq in record.sources]
-        found = [Contribution(entry.moment, entry.field_names(class_)) for entry in own]
-        return last_stated(found, max(one.moment for one in found))
+        contributions = [Contribution(entry.moment, entry.field_names(class_)) for entry in own]
+        return last_stated(contributions, max(one.moment for one in contributions))
 
 
 def last_stated(contributions: Iterable[Contribution], otherwise: Moment) -> Stated:

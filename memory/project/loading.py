@@ -24,9 +24,9 @@ def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
     records: _Records = {}
     domains = {domain_name(path) for path in files if _is(path, "domains", "*", "schema.py")}
     for name in sorted(domains):
-        domain, found = load_domain(name, files)
+        domain, domain_records = load_domain(name, files)
         outline = outline.with_domain(domain)
-        records |= found
+        records |= domain_records
     for path in sorted(files):
         if _is(path, "constraints", "*") and not path.endswith("/__init__.py"):
             name = constraint_name(path)
@@ -97,10 +97,10 @@ def _is(path: str, *pattern: str) -> bool:
 
 
 def _check_paths(files: Mapping[str, str], outline: Outline) -> None:
-    known = set(outline.paths())
+    allowed = set(outline.paths())
     for path, source in files.items():
         is_package = path.endswith("__init__.py")
-        if path not in known and not (is_package and not source.strip()):
+        if path not in allowed and not (is_package and not source.strip()):
             raise ProjectError(path, "does not belong to a project")
         if is_package and source.strip():
             raise ProjectError(path, "must be empty")

@@ -161,8 +161,8 @@ def camel(name: str) -> str:
 def singular(word: str) -> str:
     """Return `flight_leg` for `flight_legs`; words that aren't plurals are unchanged."""
     head, last = _split_last_word(word)
-    found = _inflect().singular_noun(last) if _looks_plural(last) else last
-    return head + str(found).lower()
+    base = _inflect().singular_noun(last) if _looks_plural(last) else last
+    return head + str(base).lower()
 
 
 @lru_cache(maxsize=1024)
@@ -207,8 +207,8 @@ def _looks_plural(word: str) -> bool:
     # inflect mistakes "bus" and "analysis" for the plurals of "bu" and "analysi".
     if word.endswith(("us", "ss", "is")) or not word or word in _singulars():
         return False
-    found = _inflect().singular_noun(word)
-    return bool(found) and len(str(found)) > 2 and _inflect().plural_noun(found) == word
+    base = _inflect().singular_noun(word)
+    return bool(base) and len(str(base)) > 2 and _inflect().plural_noun(base) == word
 
 
 def _inflect() -> Any:

@@ -263,8 +263,8 @@ class Outline:
         """
         prefix, _, bare = class_name.rpartition(".")
         places = [prefix] if prefix else [domain] if self._defines(domain, bare) else self.domains
-        found = [self.domains[place] for place in places if self._defines(place, bare)]
-        return (found[0], found[0].classes[bare]) if len(found) == 1 else None
+        domains = [self.domains[name] for name in places if self._defines(name, bare)]
+        return (domains[0], domains[0].classes[bare]) if len(domains) == 1 else None
 
     def _defines(self, domain: str, class_name: str) -> bool:
         return domain in self.domains and class_name in self.domains[domain].classes

@@ -106,7 +106,7 @@ def find_sources(source: str, collection: str, key: str | None) -> tuple[int, ..
     """
     text = f"\n{source}"
     if key is None:
-        place = text.find(f"\n{collection} = ")
+        position = text.find(f"\n{collection} = ")
     else:
         start = text.find(f"\n{collection}: list[")
         begin = text.find("\n", start + 1)
@@ -115,10 +115,10 @@ def find_sources(source: str, collection: str, key: str | None) -> tuple[int, ..
         end = text.find("\n]", begin)
         # Quotes within a string are escaped, so no text in a record can be mistaken for this.
         name = f"(key={string_literal(key)}"
-        place = max(text.find(f"{name}{sign}", begin, end) for sign in ",)")
-    if place < 0:
+        position = max(text.find(f"{name}{sign}", begin, end) for sign in ",)")
+    if position < 0:
         return None
-    match = _LAST_ARGUMENT.search(text[place : text.find("\n", place + 1)])
+    match = _LAST_ARGUMENT.search(text[position : text.find("\n", position + 1)])
     return tuple(map(int, match[1].rstrip(",").split(","))) if match else ()
 
 
@@ -200,8 +200,8 @@ def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
         text = "\n".join(lines[start:stop])
         # Give the items the line numbers they have in the file.
         match parse_expression("\n" * (start - 1) + f"[\n{text}\n0]").body:
-            case ast.List(elts=[*found, ast.Constant(value=0, col_offset=0)]):
-                items += found
+            case ast.List(elts=[*items_before, ast.Constant(value=0, col_offset=0)]):
+                items += items_before
             case _:
                 raise ValueError
         start = stop

@@ -234,12 +234,12 @@ def field_names(class_: Class, data: Mapping[str, object]) -> dict[str, str]:
     A key has the field that was made for it, and no two keys have the same. Keys that are field
     names as they are come first, so that they keep their names whatever the order of the keys is.
     """
-    known = class_.keys
-    names = {key: known[key] for key in data if key in known}
+    keys = class_.keys
+    names = {key: keys[key] for key in data if key in keys}
     if len(names) == len(data):
         return names
     new = [(key, field_name_for(key)) for key in data if key not in names]
-    taken = {*known.values(), SET_ASIDE}
+    taken = {*keys.values(), SET_ASIDE}
     for key, name in sorted(new, key=lambda pair: pair[0] != pair[1]):
         names[key] = unused(name, taken)
         taken.add(names[key])
@@ -329,9 +329,9 @@ class _Draft:
     ) -> dict[str, Value]:
         fields: dict[str, Value] = {}
         set_aside: dict[str, Any] = {}
-        known = self.domain.classes[name]
+        existing = self.domain.classes[name]
         for key, field_name in field_names(self.domain.classes[name], data).items():
-            old = known.field(field_name)
+            old = existing.field(field_name)
             declared = old.type if old else UNKNOWN
             is_first = without_none(declared) == UNKNOWN
             try:
@@ -367,11 +367,11 @@ class _Draft:
             yield DefineClass(domain, class_.name, fields, kind)
         for old in self._before.values():
             for field_ in self.domain.classes[old.name].fields:
-                known = old.field(field_.name)
-                if known is None:
+                existing = old.field(field_.name)
+                if existing is None:
                     type_ = format_type(field_.type)
                     yield AddField(domain, old.name, field_.name, type_, None, field_.original)
-                elif known.type != field_.type:
+                elif existing.type != field_.type:
                     yield WidenField(domain, old.name, field_.name, format_type(field_.type))
 
     def _new_classes(self) -> Iterable[Class]:
@@ -382,17 +382,17 @@ class _Draft:
         """
         ordered: dict[str, Class] = {}
 
-        def place(name: str) -> None:
+        def append_class(name: str) -> None:
             class_ = self.domain.classes.get(name)
             if class_ is None or name in self._before or name in ordered:
                 return
             for field_ in class_.fields:
                 for part in sorted(classes_in(field_.type)):
-                    place(part)
+                    append_class(part)
             ordered[name] = class_
 
         for name in self.domain.classes:
-            place(name)
+            append_class(name)
         return ordered.values()
 
     def _set_field(self, class_name: str, new: Field) -> None:
@@ -503,6 +503,6 @@ class _Draft:
                 continue
             type_ = one.type
             fitted.append((item, one.value))
-        places = {item: place for place, (item, _) in enumerate(items)}
+        places = {item: index for index, (item, _) in enumerate(items)}
         fitted.sort(key=lambda pair: places[pair[0]])
         return _Items(type_, fitted, set_aside)

@@ -50,8 +50,8 @@ def define_class(project: Project, edit: DefineClass) -> None:
     is_record = edit.kind == "record"
     where = f"{edit.domain}.{edit.name}"
     # Fields may refer to other records of the class being defined.
-    known = domain.with_class(Class(edit.name, is_record=is_record))
-    fields = tuple(_field(project, known, spec, where) for spec in edit.fields)
+    extended = domain.with_class(Class(edit.name, is_record=is_record))
+    fields = tuple(_field(project, extended, spec, where) for spec in edit.fields)
     class_ = Class(edit.name, fields, is_record, " ".join(edit.doc.split()))
     _check_class(class_, where)
     if edit.collection is not None:
@@ -74,19 +74,19 @@ def _enumeration(edit: DefineClass, domain: Domain) -> Enumeration:
         raise EditError(
             "class_exists", f"{where} already exists and is not an enum: choose another name"
         )
-    known = existing.members if existing else ()
+    members = existing.members if existing else ()
     given = dict(edit.members)
     values = [(type(value), value) for _, value in edit.members]
     if len(given) < len(edit.members) or len(set(values)) < len(values) or not given:
         raise EditError("bad_enum", f"{where} needs members with unique names and unique values")
     for name in given:
         check_enum_member(name, where)
-    if any(name not in given or given[name] != value for name, value in known):
-        kept = ", ".join(f"{name}={value!r}" for name, value in known)
+    if any(name not in given or given[name] != value for name, value in members):
+        kept = ", ".join(f"{name}={value!r}" for name, value in members)
         raise EditError("bad_enum", f"{where} must keep its members {kept}: records use them")
-    new = tuple((name, value) for name, value in edit.members if name not in dict(known))
+    new = tuple((name, value) for name, value in edit.members if name not in dict(members))
     doc = " ".join(edit.doc.split()) or (existing.doc if existing else "")
-    return Enumeration(edit.name, (*known, *new), doc)
+    return Enumeration(edit.name, (*members, *new), doc)
 
 
 def _field(project: Project, domain: Domain, spec: FieldSpec | AddField, where: str) -> Field:
@@ -116,14 +116,14 @@ def _resolved(project: Project, domain: Domain, text: str, where: str) -> Type:
         raise EditError("unknown_class", f"{where}: {name} is not a type in {domain.name}: {fix}")
 
     def ref(name: str) -> str:
-        found = outline.resolve(name, domain.name)
-        if found is None or not found[1].is_record:
+        resolved = outline.resolve(name, domain.name)
+        if resolved is None or not resolved[1].is_record:
             raise EditError(
                 "unknown_class",
                 f"{where}: Ref[{name}] needs a record class: define it first, and write"
                 " Ref[domain.Class] for a class in another domain",
             )
-        owner, class_ = found
+        owner, class_ = resolved
         return class_.name if owner.name == domain.name else f"{owner.name}.{class_.name}"
 
     type_ = parse_type(text)
@@ -220,10 +220,10 @@ def rename_field(project: Project, edit: RenameField) -> None:
 
     containing = _classes_containing(domain, class_.name)
     records = [
-        found
+        one
         for holder in domain.holders.values()
         if holder.class_name in containing
-        for found in project.records(domain.name, holder.name)
+        for one in project.records(domain.name, holder.name)
     ]
 
     def rename(record: Record) -> Record:
@@ -239,18 +239,18 @@ def rename_field(project: Project, edit: RenameField) -> None:
 
 def _classes_containing(domain: Domain, class_name: str) -> set[str]:
     """Return the names of the class and all classes whose objects can contain its objects."""
-    found: set[str] = set()
+    names: set[str] = set()
     new = {class_name}
     while new:
-        found |= new
+        names |= new
         new = {
             c.name
             for c in domain.classes.values()
             for field in c.fields
             for part in parts(field.type)
-            if isinstance(part, Named) and part.name in found
-        } - found
-    return found
+            if isinstance(part, Named) and part.name in names
+        } - names
+    return names
 
 
 def _set_fields(project: Project, domain: Domain, class_: Class, fields: tuple[Field, ...]) -> None:
@@ -263,10 +263,10 @@ def existing_class(project: Project, domain_name: str, class_name: str) -> tuple
     """Return a class and its domain; raises EditError if there is no such class."""
     domain = existing_domain(project, domain_name)
     if class_name not in domain.classes:
-        known = ", ".join(domain.classes) or "none"
+        choices = ", ".join(domain.classes) or "none"
         raise EditError(
             "unknown_class",
-            f"{domain_name} has no class {class_name!r}: it has {known}; define it with "
+            f"{domain_name} has no class {class_name!r}: it has {choices}; define it with "
             f"define_class{places_of(project, class_name)}",
         )
     return domain, domain.classes[class_name]
@@ -275,10 +275,10 @@ def existing_class(project: Project, domain_name: str, class_name: str) -> tuple
 def existing_domain(project: Project, name: str) -> Domain:
     """Return a domain; raises EditError if there is no such domain."""
     if name not in project.outline.domains:
-        known = ", ".join(project.outline.domains) or "none"
+        choices = ", ".join(project.outline.domains) or "none"
         raise EditError(
             "unknown_domain",
-            f"there is no domain {name!r} (existing: {known}): create it with define_class",
+            f"there is no domain {name!r} (existing: {choices}): create it with define_class",
         )
     return project.outline.domains[name]
 
@@ -289,21 +289,21 @@ def places_of(project: Project, name: str) -> str:
     `name` may be a class, in singular or plural, or a collection in another domain.
     """
     guessed = {snake(name), singular(snake(name))}
-    found = [
+    locations = [
         f"{holder.class_name} is in {domain.name}.{holder.name}"
         for domain in project.outline.domains.values()
         for holder in domain.holders.values()
         if guessed & {holder.name, snake(holder.class_name), default_collection(holder.class_name)}
     ]
-    return f"; {', '.join(found)}" if found else ""
+    return f"; {', '.join(locations)}" if locations else ""
 
 
 def _existing_field(class_: Class, name: str, domain: str) -> Field:
     field = class_.field(name)
     if field is None:
-        known = ", ".join(field.name for field in class_.fields) or "none"
+        choices = ", ".join(field.name for field in class_.fields) or "none"
         raise EditError(
-            "unknown_field", f"{domain}.{class_.name} has no field {name!r}: it has {known}"
+            "unknown_field", f"{domain}.{class_.name} has no field {name!r}: it has {choices}"
         )
     return field
 

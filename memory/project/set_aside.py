@@ -118,8 +118,8 @@ def _with_item(
                 return {**value, item: read_value(raw, wanted, domain, name)}
             case ListOf(wanted), list():
                 before = [other for other in kept if other.startswith(f"{field_of(name)}[")]
-                place = item - sum(
+                index = item - sum(
                     json.loads(other.partition("[")[2][:-1]) < item for other in before
                 )
-                return [*value[:place], read_value(raw, wanted, domain, name), *value[place:]]
+                return [*value[:index], read_value(raw, wanted, domain, name), *value[index:]]
     raise EditError("type_clash", f"{name} is an item of neither a list nor a mapping")

@@ -151,7 +151,7 @@ def match(needs: Needs, outline: Outline) -> Match:
     notes: list[str] = []
     for parameter in needs.parameters:
         candidates = list(_candidates(parameter.shape, outline))
-        found: list[dict[str, Any]] = []
+        bindings_of: list[dict[str, Any]] = []
         fits = False
         problems: list[str] = []
         for domain, class_ in candidates:
@@ -161,11 +161,11 @@ def match(needs: Needs, outline: Outline) -> Match:
                 continue
             fits = True
             notes += left_out
-            found += _places(parameter.shape, domain, class_, fields)
+            bindings_of += _places(parameter.shape, domain, class_, fields)
         if not candidates:
             problems = [f"no class {_alternatives(parameter.shape.name, *parameter.shape.also)}"]
         if fits or parameter.has_default:
-            bindings[parameter.name] = found
+            bindings[parameter.name] = bindings_of
             notes += problems
         else:
             reasons += problems
@@ -280,25 +280,25 @@ def _type(annotation: ast.expr, where: str) -> Type:
         " decimal.Decimal, PartialDate, a list[…] of these, or a union of them with |"
     )
     try:
-        found = type_from_node(annotation)
+        type_ = type_from_node(annotation)
     except EditError:
-        found = None
+        type_ = None
     if (
-        found is None
-        or found == NONE
-        or any(isinstance(part, Named | RefTo | MapOf) for part in parts(found))
-        or not {UNKNOWN, ANY}.isdisjoint(parts(found))
+        type_ is None
+        or type_ == NONE
+        or any(isinstance(part, Named | RefTo | MapOf) for part in parts(type_))
+        or not {UNKNOWN, ANY}.isdisjoint(parts(type_))
     ):
         raise ShapeError(
             annotation.lineno,
             f"{where} has the type {ast.unparse(annotation)[:60]}, which no user's data can match",
             fix,
         )
-    return found
+    return type_
 
 
 def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    alternatives: dict[str, tuple[str, ...]] = {}
     for node in body:
         match node:
             case (
@@ -308,7 +308,7 @@ def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str
                 pass
             case _:
                 continue
-        if found:
+        if alternatives:
             raise ShapeError(
                 node.lineno, "ALSO is assigned twice", "combine both in one assignment"
             )
@@ -317,7 +317,7 @@ def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str
         for key, names in zip(value.keys, value.values, strict=True):
             line = names.lineno
             match key:
-                case ast.Constant(value=str(what)) if what not in found:
+                case ast.Constant(value=str(what)) if what not in alternatives:
                     pass
                 case None | ast.expr():
                     written = "**" if key is None else ast.unparse(key)
@@ -344,8 +344,8 @@ def _also(body: list[ast.stmt], classes: Mapping[str, ast.ClassDef]) -> dict[str
                     f"ALSO[{what!r}] is {ast.unparse(names)[:60]}, not a tuple of names",
                     _ALSO,
                 )
-            found[what] = tuple(texts)
-    return found
+            alternatives[what] = tuple(texts)
+    return alternatives
 
 
 def _is_declared(what: str, classes: Mapping[str, ast.ClassDef]) -> bool:
@@ -462,11 +462,11 @@ def _places(
         and is_optional(fields[wanted.name].type)
         and not is_optional(wanted.type)
     ]
-    for place in domain.holders.values():
-        if place.class_name == class_.name:
+    for holder in domain.holders.values():
+        if holder.class_name == class_.name:
             yield {
                 "domain": domain.name,
-                "name": place.name,
+                "name": holder.name,
                 "class": class_.name,
                 "fields": {name: one.name for name, one in fields.items()},
                 "not_none": not_none,

@@ -52,7 +52,7 @@ class Telling:
         self._widened = widened
         self._time_zone = time_zone
 
-    def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
+    def add_entries(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
         """Add the entries in this order; return the reason for each rejection, keyed by seq.
 
         The entries are compiled just as they are on the server, but only the compiler can reject

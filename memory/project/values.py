@@ -27,8 +27,8 @@ class PartialDate:
     bounds: tuple[datetime.date, datetime.date] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        known = dates.PartialDate(self.text)
-        object.__setattr__(self, "bounds", (known.earliest, known.latest))
+        parsed = dates.PartialDate(self.text)
+        object.__setattr__(self, "bounds", (parsed.earliest, parsed.latest))
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,12 @@ _EARLIER = Statement(
 
 
 def key_of(
-    user: MemoryUser, code: str, instant: datetime.datetime, place: Sequence[str | int] = ()
+    user: MemoryUser, code: str, instant: datetime.datetime, state_key: Sequence[str | int] = ()
 ) -> str:
     """Return the cache key for this code at the given time; the key is the same for all versions.
 
-    `place` identifies a state that was computed from a version (`history.Known.place`); it is empty
-    for the version itself.
+    `state_key` identifies a state that was computed from a version (`past_states.Known.state_key`);
+    it is empty for the version itself.
     """
     clock = [user.time_zone]
     names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python normalises identifiers
@@ -50,7 +50,7 @@ def key_of(
         clock += [instant.isoformat()]
     elif _TODAY.search(names):
         clock += [instant.astimezone(ZoneInfo(user.time_zone)).date().isoformat()]
-    return sha256(canonical_json([RULES, code, clock, *([list(place)] if place else [])]))
+    return sha256(canonical_json([RULES, code, clock, *([list(state_key)] if state_key else [])]))
 
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:

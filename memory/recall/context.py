@@ -115,7 +115,7 @@ class Context:
     text: str
     stable_characters: int
     parts: Sequence[ContextPart]
-    known: Known
+    snapshot: Known
     question: Question
     meaning: Meaning | None = None
 
@@ -130,7 +130,7 @@ class Context:
         return sorted({seq for part in self.parts for seq in part.entries})
 
 
-def compose(known: Known, question: Question, tokens: int) -> Context:
+def compose(snapshot: Known, question: Question, tokens: int) -> Context:
     """Compose the context for a question from what is (or was) known about a user.
 
     If the question is empty, the context consists of the manifest and the open alerts only. The
@@ -138,14 +138,14 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
     """
     room = FILLED * tokens - cost_of_line(PREAMBLE)
     if room <= 0:
-        return Context("", 0, [], known, question)
+        return Context("", 0, [], snapshot, question)
     # Alerts are allotted their budget first, but come after the manifest, which changes less often.
-    open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
-    failing = failing_constraints.alerts_of(known.user) if known.is_now else []
-    told = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
-    alerts = pack("Open alerts", told, room * ALERTS, {})
+    open_alerts = retrieval.open_alerts(snapshot.user) if snapshot.is_now else []
+    failing = failing_constraints.alerts_of(snapshot.user) if snapshot.is_now else []
+    alert_lines = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
+    alerts = pack("Open alerts", alert_lines, room * ALERTS, {})
     left = room - alerts.tokens
-    outline = checkpoints.outline(known.checkpoint)
+    outline = checkpoints.outline(snapshot.checkpoint)
     manifest = _manifest(outline, failing, min(room * MANIFEST, left))
     left -= sum(map(cost_of_line, manifest.text.split("\n")[1:]))
     parts = [manifest, _part("alerts", alerts)]
@@ -155,22 +155,22 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
         kind, about = kind_of(question.meant), question
         if kind in TIMELINE_LINE:
             about = replace(question, text=topic_of(question.text))
-        found = find(
-            known.user,
+        results = find(
+            snapshot.user,
             about,
             top_k=max(MAX_HITS, tokens // TOKENS_PER_HIT),
-            up_to=None if known.is_now else known.seq,
-            outline=outline if known.is_now else None,
+            up_to=None if snapshot.is_now else snapshot.seq,
+            outline=outline if snapshot.is_now else None,
         )
-        meaning = found.meaning
-        records = _records(known, outline, about, kind, found.hits[:MAX_HITS], open_alerts)
-        parts[2:] = _relevant_parts(known, about, kind, found.hits, records, left)
+        meaning = results.meaning
+        records = _records(snapshot, outline, about, kind, results.hits[:MAX_HITS], open_alerts)
+        parts[2:] = _relevant_parts(snapshot, about, kind, results.hits, records, left)
     text = stable + "".join(part.text for part in parts[2:])
-    return Context(text, len(stable), parts, known, question, meaning)
+    return Context(text, len(stable), parts, snapshot, question, meaning)
 
 
 def _relevant_parts(
-    known: Known,
+    snapshot: Known,
     question: Question,
     kind: QuestionKind,
     hits: Sequence[Hit],
@@ -178,18 +178,18 @@ def _relevant_parts(
     room: float,
 ) -> Iterator[ContextPart]:
     """Yield the parts with the records, facts and messages that are relevant to the question."""
-    asked = question.weights()
+    term_weights = question.weights()
     title, lines = "Records that may matter", [*records.needed, *records.others]
     # Records that somebody's safety may depend on are allotted room before facts and messages.
-    reserved = pack(title, records.needed, room, asked).tokens
-    facts = _said(known, hits, CorpusName.FACTS)
-    archive = _said(known, hits, CorpusName.ARCHIVE)
+    reserved = pack(title, records.needed, room, term_weights).tokens
+    facts = _format_entries(snapshot, hits, CorpusName.FACTS)
+    archive = _format_entries(snapshot, hits, CorpusName.ARCHIVE)
     if kind in TIMELINE_LINE:
-        state = pack(title, lines, reserved + (room - reserved) * TIMELINE_STATE, asked)
+        state = pack(title, lines, reserved + (room - reserved) * TIMELINE_STATE, term_weights)
         yield _part("state", state, records.unread)
         left = room - state.tokens
-        said = [*facts, *archive]
-        yield _part("timeline", pack_timeline(said, left, asked, TIMELINE_LINE[kind]))
+        statements = [*facts, *archive]
+        yield _part("timeline", pack_timeline(statements, left, term_weights, TIMELINE_LINE[kind]))
         return
     groups = {
         "state": (title, lines),
@@ -197,11 +197,11 @@ def _relevant_parts(
         "archive": ("Said before", archive),
     }
     shares = LIST_SHARES if kind == QuestionKind.LIST else SHARES
-    packed = share_out(groups, shares, room, asked, {"state": reserved})
+    packed = share_out(groups, shares, room, term_weights, {"state": reserved})
     rest = room - sum(one.tokens for one in packed.values())
     if records.further and packed["state"].is_whole and rest >= WORTH_IT:
         lines = [*lines, *records.further]
-        packed["state"] = pack(title, lines, packed["state"].tokens + rest, asked)
+        packed["state"] = pack(title, lines, packed["state"].tokens + rest, term_weights)
     for name in groups:
         unread = records.unread if name == "state" else 0
         yield _part(name, packed[name], unread)
@@ -240,16 +240,18 @@ def _alert_lines(alerts: Sequence[Alert]) -> list[Line]:
     ]
 
 
-def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> list[Line]:
+def _format_entries(snapshot: Known, hits: Sequence[Hit], corpus: CorpusName) -> list[Line]:
     """Return a line for each hit in a corpus (except typed records), with corrections applied."""
-    zone = ZoneInfo(known.user.time_zone)
-    found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
+    zone = ZoneInfo(snapshot.user.time_zone)
+    matches = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
-    if corpus == CorpusName.FACTS and found:
-        told = {entry_log.told_by(hit.entry) for hit in found}
-        corrected = entry_log.corrections(known.user, told, None if known.is_now else known.seq)
+    if corpus == CorpusName.FACTS and matches:
+        seqs = {entry_log.told_by(hit.entry) for hit in matches}
+        corrected = entry_log.corrections(
+            snapshot.user, seqs, None if snapshot.is_now else snapshot.seq
+        )
     lines: dict[int, Line] = {}
-    for hit in found:
+    for hit in matches:
         entry = corrected.get(entry_log.told_by(hit.entry), hit.entry)
         if entry.seq in lines:
             continue
@@ -282,7 +284,7 @@ class _Records:
 
 
 def _records(
-    known: Known,
+    snapshot: Known,
     outline: Outline,
     question: Question,
     kind: QuestionKind,
@@ -296,10 +298,10 @@ def _records(
     """
     is_list = kind == QuestionKind.LIST
     size = MAX_LISTED_RECORD if is_list else MAX_RECORD
-    asked, meant = question.weights(), question.meant
-    chosen = _collections(outline, meant, asked, hits)
+    term_weights, meant = question.weights(), question.meant
+    chosen = _collections(outline, meant, term_weights, hits)
     domains = {domain for domain, _ in chosen}
-    watched = _watched(known, outline, domains)
+    watched = _watched(snapshot, outline, domains)
     evidence = {
         (one["domain"], one["collection"], one["key"])
         for alert in alerts
@@ -314,23 +316,23 @@ def _records(
     for domain, name in dict.fromkeys(places):
         if name not in outline.domains[domain].holders:
             continue
-        keys = {key for at, of, key in evidence if (at, of) == (domain, name)}
+        keys = {key for at, owner, key in evidence if (at, owner) == (domain, name)}
         is_watched = (domain, name) in watched
         whole = is_watched or is_list
-        held = _read(known, outline.domains[domain], name, hits, keys, whole=whole)
+        held = _read(snapshot, outline.domains[domain], name, hits, keys, whole=whole)
         if is_watched and (collection := outline.domains[domain].collections.get(name)):
             unread += collection.count - len(held)
-        weights = _weights(meant, asked, held)
-        best = sorted(range(len(held)), key=lambda place: (-weights[place], -place))
-        for rank, place in enumerate(best):
-            record = held[place]
+        weights = _weights(meant, term_weights, held)
+        best = sorted(range(len(held)), key=lambda index: (-weights[index], -index))
+        for rank, index in enumerate(best):
+            record = held[index]
             about = f"{domain}.{name} {record['key']!r}:"
-            line = Line(about, _shown(record, asked, size), record["sources"], is_one=True)
+            line = Line(about, _shown(record, term_weights, size), record["sources"], is_one=True)
             if is_watched or record["key"] in keys:
-                needed.append((weights[place], line))
+                needed.append((weights[index], line))
             elif (domain, name) in chosen:
                 is_close = is_list or rank < MAX_RECORDS
-                (others if is_close else further).append((weights[place], line))
+                (others if is_close else further).append((weights[index], line))
     return _Records(_best_first(needed), _best_first(others), _best_first(further), unread)
 
 
@@ -338,20 +340,20 @@ def _best_first(lines: Sequence[tuple[float, Line]]) -> list[Line]:
     return [line for _, line in sorted(lines, key=lambda one: -one[0])]
 
 
-def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> list[float]:
+def _weights(query: str, term_weights: Mapping[str, float], held: Sequence[Any]) -> list[float]:
     """Return how relevant each record is to the query, judging by words and meaning."""
-    words = [set(terms(_told(record))) for record in held]
-    rarity = Counter(term for one in words for term in one & asked.keys())
+    words = [set(terms(_format_record(record))) for record in held]
+    rarity = Counter(term for one in words for term in one & term_weights.keys())
     older = max(0, len(held) - MAX_COMPARED)
-    near = [0.0] * older + closeness(query, [_told(record) for record in held[older:]])
+    near = [0.0] * older + closeness(query, [_format_record(record) for record in held[older:]])
     return [
-        sum(asked[term] / rarity[term] for term in one & asked.keys()) + close
+        sum(term_weights[term] / rarity[term] for term in one & term_weights.keys()) + close
         for one, close in zip(words, near, strict=True)
     ]
 
 
 def _collections(
-    outline: Outline, query: str, asked: Mapping[str, float], hits: Sequence[Hit]
+    outline: Outline, query: str, term_weights: Mapping[str, float], hits: Sequence[Hit]
 ) -> list[tuple[str, str]]:
     """Return the collections that have hits or match the query by name or meaning, best first."""
     classes = {
@@ -363,35 +365,42 @@ def _collections(
         (domain, name): _description(outline.domains[domain], name, class_name)
         for (domain, name), class_name in classes.items()
     }
-    vocabularies = {place: set(terms(text)) for place, text in described.items()}
-    spread = Counter(term for words in vocabularies.values() for term in words & asked.keys())
+    vocabularies = {location: set(terms(text)) for location, text in described.items()}
+    spread = Counter(
+        term for words in vocabularies.values() for term in words & term_weights.keys()
+    )
     near = closeness(query, list(described.values()))
     scores = {
-        place: sum(asked[term] / spread[term] for term in words & asked.keys())
+        location: sum(term_weights[term] / spread[term] for term in words & term_weights.keys())
         + (close if close >= NEAR else 0)
-        for (place, words), close in zip(vocabularies.items(), near, strict=True)
+        for (location, words), close in zip(vocabularies.items(), near, strict=True)
     }
     records = [hit for hit in hits if hit.entry.kind == EntryKind.RECORD]
     for hit, close in zip(records, closeness(query, [hit.text for hit in records]), strict=True):
         # The search also finds records that are merely linked to a match.
-        if close < NEAR and not asked.keys() & set(terms(hit.text)):
+        if close < NEAR and not term_weights.keys() & set(terms(hit.text)):
             continue
-        for place, class_name in classes.items():
-            if _is_of(hit, place[0], class_name):
-                scores[place] += hit.score
-    best = sorted((place for place in scores if scores[place] > 0), key=lambda one: -scores[one])
+        for location, class_name in classes.items():
+            if _is_of(hit, location[0], class_name):
+                scores[location] += hit.score
+    best = sorted(
+        (location for location in scores if scores[location] > 0), key=lambda one: -scores[one]
+    )
     return best[:MAX_COLLECTIONS]
 
 
-def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
+def _watched(snapshot: Known, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
     """Return all collections read by those critical constraints that read any of these domains."""
-    if known.checkpoint is None or not domains:
+    if snapshot.checkpoint is None or not domains:
         return set()
-    found = set[tuple[str, str]]()
-    for read in (*_read_by_own(known.checkpoint, outline), *_read_by_workspace(known, outline)):
+    collections = set[tuple[str, str]]()
+    for read in (
+        *_read_by_own(snapshot.checkpoint, outline),
+        *_read_by_workspace(snapshot, outline),
+    ):
         if any(domain in domains for domain, _ in read):
-            found |= read
-    return {(domain, name) for domain, name in found if domain in outline.domains}
+            collections |= read
+    return {(domain, name) for domain, name in collections if domain in outline.domains}
 
 
 def _read_by_own(checkpoint: AnyState, outline: Outline) -> Iterator[set[tuple[str, str]]]:
@@ -403,9 +412,9 @@ def _read_by_own(checkpoint: AnyState, outline: Outline) -> Iterator[set[tuple[s
             yield collections_read(source)
 
 
-def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
+def _read_by_workspace(snapshot: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
     """Yield the user's collections given to each workspace constraint that may be critical."""
-    applicabilities = applicability.applicabilities(known.user, outline)
+    applicabilities = applicability.applicabilities(snapshot.user, outline)
     applying = {one.constraint.path: one for one in applicabilities if one.applies}
     if not applying:
         return
@@ -413,7 +422,11 @@ def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str
     for path, version in live.items():
         if may_be_critical(version.source):
             bindings = applying[path].match.bindings.values()
-            yield {(place["domain"], place["name"]) for places in bindings for place in places}
+            yield {
+                (location["domain"], location["name"])
+                for locations in bindings
+                for location in locations
+            }
 
 
 def _description(domain: Domain, collection: str, class_name: str) -> str:
@@ -428,7 +441,7 @@ def _description(domain: Domain, collection: str, class_name: str) -> str:
 
 
 def _read(
-    known: Known,
+    snapshot: Known,
     domain: Domain,
     name: str,
     hits: Sequence[Hit],
@@ -440,22 +453,22 @@ def _read(
 
     The newest records come last. If `whole` is set, all files are read, up to MAX_WATCHED_FILES.
     """
-    assert known.checkpoint is not None
+    assert snapshot.checkpoint is not None
     pages = {1}
     if collection := domain.collections.get(name):
         number = len(collection.shards)
-        pages = {number, *_pages(known, domain, collection, hits, keys)}
+        pages = {number, *_pages(snapshot, domain, collection, hits, keys)}
         if whole:
             pages |= set(range(max(1, number - MAX_WATCHED_FILES + 1), number + 1))
     return [
         record
         for page in sorted(pages)
-        for record in retrieval.records_in(known.checkpoint, domain, name, page).records
+        for record in retrieval.records_in(snapshot.checkpoint, domain, name, page).records
     ]
 
 
 def _pages(
-    known: Known,
+    snapshot: Known,
     domain: Domain,
     collection: Stored,
     hits: Sequence[Hit],
@@ -469,12 +482,12 @@ def _pages(
     pages = {shard.path: page for page, shard in enumerate(collection.shards[:-1], 1)}
     if not pages:
         return []
-    found = [hit.entry for hit in hits if _is_of(hit, domain.name, collection.class_name)]
-    keys = [*needed, *(key_of(entry) for entry in found)]
-    there = Q(retired_version=None) | Q(retired_version__gt=known.version)
+    entries = [hit.entry for hit in hits if _is_of(hit, domain.name, collection.class_name)]
+    keys = [*needed, *(key_of(entry) for entry in entries)]
+    there = Q(retired_version=None) | Q(retired_version__gt=snapshot.version)
     paths = dict(
         RecordLocation.objects.filter(
-            there, user=known.user, domain=domain.name, collection=collection.name, key__in=keys
+            there, user=snapshot.user, domain=domain.name, collection=collection.name, key__in=keys
         ).values_list("key", "path")
     )
     in_order = dict.fromkeys(pages[paths[key]] for key in keys if paths.get(key) in pages)
@@ -482,19 +495,19 @@ def _pages(
 
 
 def _is_of(hit: Hit, domain: str, class_name: str) -> bool:
-    said = hit.entry.data or {}
+    data = hit.entry.data or {}
     is_record = hit.entry.kind == EntryKind.RECORD
-    return is_record and (said.get("domain", DEFAULT_DOMAIN), said.get("type")) == (
+    return is_record and (data.get("domain", DEFAULT_DOMAIN), data.get("type")) == (
         domain,
         class_name,
     )
 
 
-def _told(record: Any) -> str:
+def _format_record(record: Any) -> str:
     return _fields_as_text(_fields(record))
 
 
-def _shown(record: Any, asked: Mapping[str, float], most: int) -> str:
+def _shown(record: Any, term_weights: Mapping[str, float], most: int) -> str:
     """Return a record's fields in `most` tokens: if they are long, those that matter, and cut.
 
     Texts are cut before they are quoted, so that no part of one can be mistaken for a field.
@@ -504,18 +517,20 @@ def _shown(record: Any, asked: Mapping[str, float], most: int) -> str:
     if len(text) < most or tokens_of_words(text) <= most:
         return text
     cut = {
-        name: shortened(value, asked, min(MAX_VALUE, most / 2)) if isinstance(value, str) else value
+        name: shortened(value, term_weights, min(MAX_VALUE, most / 2))
+        if isinstance(value, str)
+        else value
         for name, value in fields.items()
     }
     parts = {name: _fields_as_text({name: value}) for name, value in cut.items()}
     words = {name: {*terms(part)} for name, part in parts.items()}
     room, kept = float(most), set[str]()
-    for name in sorted(parts, key=lambda one: not words[one] & asked.keys()):
+    for name in sorted(parts, key=lambda one: not words[one] & term_weights.keys()):
         if (cost := tokens_of_words(parts[name]) + 1) <= room:
             kept.add(name)
             room -= cost
-    told = "; ".join(part for name, part in parts.items() if name in kept)
-    return told if len(kept) == len(parts) else f"{told}; {CUT}"
+    shown = "; ".join(part for name, part in parts.items() if name in kept)
+    return shown if len(kept) == len(parts) else f"{shown}; {CUT}"
 
 
 def _fields(record: Any) -> dict[str, Any]:

@@ -31,15 +31,15 @@ def in_sentences(text: str, passages: Sequence[Passage]) -> list[Passage]:
     or that is not within the text, stays as it is.
     """
     middles = [((start + end) / 2, start, end) for start, end in sentences(text)]
-    found = []
+    spans = []
     for passage in passages:
         own = [one for one in middles if passage[0] <= one[0] < passage[1]]
         is_within = own and passage[1] <= len(text)
-        found.append((own[0][1], own[-1][2]) if is_within else passage)
-    return found
+        spans.append((own[0][1], own[-1][2]) if is_within else passage)
+    return spans
 
 
-def shortened(text: str, asked: Mapping[str, float], tokens: float) -> str:
+def shortened(text: str, term_weights: Mapping[str, float], tokens: float) -> str:
     """Return the sentences of a text that matter most for the question, within these tokens.
 
     A term of the question counts for more if few sentences have it; without any, the first
@@ -50,34 +50,34 @@ def shortened(text: str, asked: Mapping[str, float], tokens: float) -> str:
     if tokens_of_words(text) <= tokens:
         return text
     parts = [text[start:end] for start, end in sentences(text)]
-    words = [asked.keys() & terms(part) for part in parts]
+    words = [term_weights.keys() & terms(part) for part in parts]
     spread = Counter(term for of_part in words for term in of_part)
-    scores = [sum(asked[term] / spread[term] for term in of_part) for of_part in words]
+    scores = [sum(term_weights[term] / spread[term] for term in of_part) for of_part in words]
     room, kept = tokens - 1, set[int]()
-    for place in sorted(range(len(parts)), key=lambda one: -scores[one]):
-        if (cost := tokens_of_words(parts[place])) <= room:
-            kept.add(place)
+    for index in sorted(range(len(parts)), key=lambda one: -scores[one]):
+        if (cost := tokens_of_words(parts[index])) <= room:
+            kept.add(index)
             room -= cost
         elif not kept:
-            return _part(parts[place], asked, tokens - 1)
+            return _part(parts[index], term_weights, tokens - 1)
     return _joined(parts, kept)
 
 
 def _joined(parts: Sequence[str], kept: Collection[int]) -> str:
     """Return the kept parts in order, with marks for what is missing."""
     text = ""
-    for place in sorted(kept):
-        if place and place - 1 not in kept:
+    for index in sorted(kept):
+        if index and index - 1 not in kept:
             text = text.rstrip() + GAP
-        text += parts[place]
+        text += parts[index]
     return text.rstrip() + ("" if len(parts) - 1 in kept else CUT)
 
 
-def _part(text: str, asked: Collection[str], tokens: float) -> str:
+def _part(text: str, query_terms: Collection[str], tokens: float) -> str:
     """Return the part of a sentence with the most of these terms, in whole words if it has any."""
     length = int(tokens * _CHARACTERS)
     while length > 0:
-        part = best_part(text, asked, length)
+        part = best_part(text, query_terms, length)
         if tokens_of_words(part) <= tokens:
             words = part.split(" ")
             inner = words[1:-1] if len(words) > 2 else words

@@ -38,13 +38,13 @@ class Line:
 
     def with_text(self, text: str) -> str:
         """Return the line with this text, ending with the numbers of the cited entries."""
-        said = " ".join(f"{self.about} {text}".split())
+        line = " ".join(f"{self.about} {text}".split())
         if not self.cited:
-            return f"- {said}"
+            return f"- {line}"
         newest = sorted(self.cited)[-MAX_CITED:]
         more = len(self.cited) - len(newest)
-        told = ", ".join(map(str, newest)) + (f" and {more} more" if more else "")
-        return f"- {said} [{told}]"
+        sources = ", ".join(map(str, newest)) + (f" and {more} more" if more else "")
+        return f"- {line} [{sources}]"
 
     def pieces(self) -> Iterator[tuple[float, Passage]]:
         """Yield the bounds of the line's pieces with their scores: its whole text, or passages."""
@@ -78,7 +78,9 @@ class Packed:
     is_whole: bool = True
 
 
-def pack(title: str, lines: Sequence[Line], room: float, asked: Mapping[str, float]) -> Packed:
+def pack(
+    title: str, lines: Sequence[Line], room: float, term_weights: Mapping[str, float]
+) -> Packed:
     """Pack as much as possible of these lines, under a title, into `room` tokens.
 
     Pieces with the highest scores are packed first, and otherwise in the order of the lines. A
@@ -87,41 +89,43 @@ def pack(title: str, lines: Sequence[Line], room: float, asked: Mapping[str, flo
     head = ["", f"{title}:"]
     left = room - sum(map(cost_of_line, head))
     pieces = [
-        (score, place, piece) for place, line in enumerate(lines) for score, piece in line.pieces()
+        (score, index, piece) for index, line in enumerate(lines) for score, piece in line.pieces()
     ]
     chosen: dict[int, list[tuple[Passage, str]]] = {}
     missed, is_whole = 0, True
-    for _, place, piece in sorted(pieces, key=lambda one: -one[0]):
+    for _, index, piece in sorted(pieces, key=lambda one: -one[0]):
         if left < MIN_LINE or missed == MAX_MISSED:
             is_whole = False
             break
-        frame = 0.0 if place in chosen else cost_of_line(lines[place].with_text(""))
-        line, most = lines[place], left - frame
+        frame = 0.0 if index in chosen else cost_of_line(lines[index].with_text(""))
+        line, most = lines[index], left - frame
         if not line.is_one:
             most = min(most, max(MAX_PIECE, room * PIECE_SHARE))
         text = line.read(piece)
         cost = tokens_of_words(text)
         if cost > most:
             is_whole = False
-            text = shortened(text, asked, most) if most >= WORTH_IT and not line.is_one else ""
+            text = (
+                shortened(text, term_weights, most) if most >= WORTH_IT and not line.is_one else ""
+            )
             cost = tokens_of_words(text)
             if not text:
                 missed += 1
                 continue
-        chosen.setdefault(place, []).append((piece, text))
+        chosen.setdefault(index, []).append((piece, text))
         left -= frame + cost
-    told = [lines[place].with_text(_joined(of_line)) for place, of_line in chosen.items()]
-    tokens = [cost_of_line(one) for one in (*head, *told)]
-    while told and sum(tokens) > room:  # estimates for pieces don't add up exactly
-        told.pop()
+    texts = [lines[index].with_text(_joined(of_line)) for index, of_line in chosen.items()]
+    tokens = [cost_of_line(one) for one in (*head, *texts)]
+    while texts and sum(tokens) > room:  # estimates for pieces don't add up exactly
+        texts.pop()
         tokens.pop()
-    kept = list(chosen)[: len(told)]
-    if not told:
+    kept = list(chosen)[: len(texts)]
+    if not texts:
         return Packed(left_out=len(lines), is_whole=not lines)
     return Packed(
-        [*head, *told],
+        [*head, *texts],
         sum(tokens),
-        frozenset(seq for place in kept for seq in lines[place].cited),
+        frozenset(seq for index in kept for seq in lines[index].cited),
         len(lines) - len(kept),
         is_whole and len(kept) == len(lines),
     )
@@ -141,7 +145,7 @@ def share_out(
     groups: Mapping[str, tuple[str, Sequence[Line]]],
     shares: Mapping[str, float],
     room: float,
-    asked: Mapping[str, float],
+    term_weights: Mapping[str, float],
     reserved: Mapping[str, float],
 ) -> dict[str, Packed]:
     """Pack groups of lines, each with its title, into their shares of the room.
@@ -151,17 +155,19 @@ def share_out(
     free = room - sum(reserved.values())
     whole = sum(shares[name] for name, (_, lines) in groups.items() if lines)
     packed = {
-        name: pack(title, lines, reserved.get(name, 0.0) + free * shares[name] / whole, asked)
+        name: pack(
+            title, lines, reserved.get(name, 0.0) + free * shares[name] / whole, term_weights
+        )
         if lines
         else Packed()
         for name, (title, lines) in groups.items()
     }
     hungry = [name for name, one in packed.items() if not one.is_whole]
-    for place, name in enumerate(hungry):
+    for index, name in enumerate(hungry):
         rest = room - sum(one.tokens for one in packed.values())
         if rest < WORTH_IT:
             break
-        share = shares[name] / sum(shares[one] for one in hungry[place:])
+        share = shares[name] / sum(shares[one] for one in hungry[index:])
         title, lines = groups[name]
-        packed[name] = pack(title, lines, packed[name].tokens + rest * share, asked)
+        packed[name] = pack(title, lines, packed[name].tokens + rest * share, term_weights)
     return packed

@@ -26,16 +26,16 @@ class Asked:
     cached: bool = False
 
 
-def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
-    """Run the code on `known` as of the given time, or return an earlier run with a cached answer.
+def ask(snapshot: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
+    """Run the code on `snapshot` at the given time, or return an earlier run with a cached answer.
 
     What surrounds the code, such as a Markdown fence, is left out (`query_code.tidied`). A staff
     member's query (with `staff` set) always runs, because the run's row records who viewed the
     data. Raises NoState if there is no version to query, and `LimitExceeded` if too many
     requested runs are already waiting.
     """
-    user, checkpoint, code = known.user, version_of(known), tidied(code)
-    key = answer_cache.key_of(user, code, instant, known.place)
+    user, checkpoint, code = snapshot.user, version_of(snapshot), tidied(code)
+    key = answer_cache.key_of(user, code, instant, snapshot.state_key)
     if not staff and (earlier := answer_cache.earlier(checkpoint, key)) is not None:
         return Asked(earlier, cached=True)
     run = runs.queue(
@@ -44,7 +44,7 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
         RunTrigger.STAFF if staff else RunTrigger.API,
         checkpoint=checkpoint,
         instant=instant,
-        input={"code": code, "as_of": known.to_json()},
+        input={"code": code, "as_of": snapshot.to_json()},
         answer_key=key,
         asked_by=staff,
     )
@@ -76,8 +76,8 @@ def run_again(run: Run, *, staff: str) -> Run:
     key = ""
     if run.kind == RunKind.QUERY:
         # The state is computed in the user's time zone, which may have changed since the first run.
-        place = past_states.place_of(run.input.get("as_of"))
-        key = answer_cache.key_of(user, run.input["code"], run.instant, place)
+        state_key = past_states.state_key_of(run.input.get("as_of"))
+        key = answer_cache.key_of(user, run.input["code"], run.instant, state_key)
     return runs.queue(
         user,
         RunKind(run.kind),

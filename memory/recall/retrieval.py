@@ -51,9 +51,9 @@ def may_alert(user: MemoryUser) -> bool:
     """Return whether the user has any constraint (their own or the workspace's) that could fire."""
     if user.head is None:
         return False
-    known = outline(user.head)
-    return bool(known.constraints) or any(
-        one.applies for one in applicability.applicabilities(user, known)
+    current_outline = outline(user.head)
+    return bool(current_outline.constraints) or any(
+        one.applies for one in applicability.applicabilities(user, current_outline)
     )
 
 
@@ -69,12 +69,12 @@ def manifest(user: MemoryUser) -> Manifest:
 
     The alerts and the constraints are sorted, most severe first.
     """
-    known, failing = outline(user.head), failing_constraints.alerts_of(user)
+    current_outline, failing = outline(user.head), failing_constraints.alerts_of(user)
     ranked = most_severe_first([*failing, *open_alerts(user)])
     text = manifest_text(
-        known,
+        current_outline,
         [(alert.severity, alert.messages) for alert in ranked],
-        failing=failing_constraints.by_name(failing, known),
+        failing=failing_constraints.by_name(failing, current_outline),
     )
     runners = [alert.last_run.runner if alert.last_run else "" for alert in ranked]
     if user.head:

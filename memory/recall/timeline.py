@@ -31,7 +31,7 @@ class _Mention:
 
 
 def pack_timeline(
-    lines: Sequence[Line], room: float, asked: Mapping[str, float], least: float
+    lines: Sequence[Line], room: float, term_weights: Mapping[str, float], least: float
 ) -> Packed:
     """Pack the most relevant of these lines of entries into `room` tokens, in order of time.
 
@@ -41,7 +41,7 @@ def pack_timeline(
     left = room - sum(map(cost_of_line, head))
     length = max(least, left / max(len(lines), 1) - FRAME)
     chosen: list[_Mention] = []
-    for mention in sorted(_first_mentions(lines, asked, length), key=lambda one: -one.score):
+    for mention in sorted(_first_mentions(lines, term_weights, length), key=lambda one: -one.score):
         if left < MIN_LINE:
             break
         if (cost := cost_of_line(mention.text)) <= left:
@@ -60,18 +60,18 @@ def pack_timeline(
 
 
 def _first_mentions(
-    lines: Sequence[Line], asked: Mapping[str, float], length: float
+    lines: Sequence[Line], term_weights: Mapping[str, float], length: float
 ) -> Iterator[_Mention]:
     """Yield the mentions that say something new, earliest first.
 
     A message from which a fact was derived is left out: the fact says the same in fewer words.
     """
-    told = {seq for line in lines if line.entry for seq in line.entry.derived_from}
+    derived = {seq for line in lines if line.entry for seq in line.entry.derived_from}
     seen: list[frozenset[str]] = []
-    entries = [(line, line.entry) for line in lines if line.entry and line.entry.seq not in told]
+    entries = [(line, line.entry) for line in lines if line.entry and line.entry.seq not in derived]
     for line, entry in sorted(entries, key=lambda one: (one[1].occurred_at, one[1].seq)):
         pieces = sorted(line.pieces(), key=lambda one: one[1])
-        text = shortened(" ".join(line.read(piece) for _, piece in pieces), asked, length)
+        text = shortened(" ".join(line.read(piece) for _, piece in pieces), term_weights, length)
         words = frozenset(terms(text))
         if any(words <= earlier for earlier in seen):
             continue

@@ -206,9 +206,9 @@ class Users(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Memor
     @operations.read(responses=UserDetailSerializer)
     def retrieve(self, request: Request, user_id: str) -> Response:
         """Return the user with the head version and the number of log entries by outcome."""
-        return Response(self._told())
+        return Response(self._serialize_user())
 
-    def _told(self) -> dict[str, Any]:
+    def _serialize_user(self) -> dict[str, Any]:
         return dict(UserDetailSerializer(self.memory_user()).data)
 
     @operations.write(
@@ -220,7 +220,7 @@ class Users(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Memor
         user = self.memory_user()
 
         def change() -> MemoryUser:
-            with etags.unchanged(request, user, self._told):
+            with etags.unchanged(request, user, self._serialize_user):
                 change_user(user, **given)
             return user
 
@@ -254,7 +254,7 @@ class Users(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Memor
             try:
                 with transaction.atomic():
                     copies.lock_families([user.pk])  # same lock order as in an erasure
-                    with etags.unchanged(request, user, self._told):
+                    with etags.unchanged(request, user, self._serialize_user):
                         return user_erasure.ask(user, by=by, reason=reason)
             except user_erasure.ErasureRefused as error:
                 raise serializers.ValidationError({"reason": [str(error)]}) from None

@@ -47,20 +47,20 @@ class Progress:
 
     def in_words(self, now: datetime.datetime) -> str:
         """Describe the work in a single line that contains nothing written by a person."""
-        told = [
+        parts = [
             f"{one.what}: {'in progress' if one.is_held else 'waiting'}{_for(one.since, now)}"
             for one in self.works
         ]
         if self.pending > MAX_PENDING:
-            told.append(f"more than {MAX_PENDING:,} entries pending")
+            parts.append(f"more than {MAX_PENDING:,} entries pending")
         elif self.pending:
             noun = "entry" if self.pending == 1 else "entries"
-            told.append(f"{self.pending:,} {noun} pending")
+            parts.append(f"{self.pending:,} {noun} pending")
         if not self.works:
-            told.insert(0, "nothing is being processed")
+            parts.insert(0, "nothing is being processed")
         if self.again_at is not None:
-            told.append(f"next attempt{_for(now, self.again_at, 'in')}")
-        return "; ".join(told)
+            parts.append(f"next attempt{_for(now, self.again_at, 'in')}")
+        return "; ".join(parts)
 
 
 def lanes_of(user: MemoryUser) -> Sequence[Lane]:
@@ -90,8 +90,8 @@ def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -
 
 
 def _pending(due: Sequence[Lane]) -> int:
-    found = [lanes.undecided(lane).order_by().values("pk")[: MAX_PENDING + 1] for lane in due]
-    return int(found[0].union(*found[1:], all=True).count())
+    pending = [lanes.undecided(lane).order_by().values("pk")[: MAX_PENDING + 1] for lane in due]
+    return int(pending[0].union(*pending[1:], all=True).count())
 
 
 def _lanes(due: Sequence[Lane]) -> Iterator[WorkItem]:
@@ -105,13 +105,13 @@ def _lanes(due: Sequence[Lane]) -> Iterator[WorkItem]:
 
 def _runs(user: MemoryUser) -> Iterator[WorkItem]:
     """Yield the user's unfinished runs and any unfinished backtests of their own constraints."""
-    asked = Run.objects.filter(user=user).exclude(status=RunStatus.DONE).order_by()
+    open_runs = Run.objects.filter(user=user).exclude(status=RunStatus.DONE).order_by()
     tests = Backtest.objects.filter(user=user, state__in=GOING_ON).order_by()
-    found = asked.values_list("kind", "status", "queued_at", "started_at").union(
+    works = open_runs.values_list("kind", "status", "queued_at", "started_at").union(
         tests.annotate(kind=Value("")).values_list("kind", "state", "created_at", "started_at"),
         all=True,
     )
-    for kind, status, queued, started in found.order_by("queued_at")[:MAX_RUNS]:
+    for kind, status, queued, started in works.order_by("queued_at")[:MAX_RUNS]:
         what = f"run ({RunKind(kind).label})" if kind else "backtest"
         is_held = status in (RunStatus.RUNNING, BacktestState.RUNNING)
         yield WorkItem(what, is_held, started if is_held else queued)

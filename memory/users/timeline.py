@@ -95,7 +95,7 @@ def end_of(day: datetime.date, zone: datetime.tzinfo) -> Cursor:
 class TimelineEvent:
     """Something that happened: a row of one of the four kinds, and its timeline position."""
 
-    place: Cursor
+    cursor: Cursor
     kind: EventSource
     row: Any
 
@@ -123,25 +123,25 @@ def page(
     """
     forward = after is not None
     start = after if forward else before
-    found: list[TimelineEvent] = []
+    events: list[TimelineEvent] = []
     for name, chosen in rows.items():
         kind = KINDS[name]
         # Read one more row than fits on the page to find out whether there are further rows.
         part = _beyond(chosen.filter(**{kind.user: user}), kind, start, forward)[: limit + 1]
-        found += (TimelineEvent(_place(kind, row), kind, row) for row in part)
-    found.sort(key=lambda moment: moment.place, reverse=not forward)
-    more, found = len(found) > limit, found[:limit]
+        events += (TimelineEvent(_make_cursor(kind, row), kind, row) for row in part)
+    events.sort(key=lambda moment: moment.cursor, reverse=not forward)
+    more, events = len(events) > limit, events[:limit]
     if forward:
-        found.reverse()
-    if not found:
+        events.reverse()
+    if not events:
         return TimelinePage([], None, None)
-    first, last = found[0].place, found[-1].place
+    first, last = events[0].cursor, events[-1].cursor
     if forward:
-        return TimelinePage(found, first if more else None, last)
-    return TimelinePage(found, first if before else None, last if more else None)
+        return TimelinePage(events, first if more else None, last)
+    return TimelinePage(events, first if before else None, last if more else None)
 
 
-def _place(kind: EventSource, row: Any) -> Cursor:
+def _make_cursor(kind: EventSource, row: Any) -> Cursor:
     return Cursor(getattr(row, kind.at), _RANKS[kind.name], getattr(row, kind.tie))
 
 

@@ -112,14 +112,14 @@ def open_project(
     if checkpoint is None:
         return Project.empty(zone)
     version = checkpoint.version if as_of else None
-    asked = frozenset(keys)
-    found = _locations(user, version, key__in=asked) if asked else {}
+    requested = frozenset(keys)
+    by_location = _locations(user, version, key__in=requested) if requested else {}
 
     def locate(domain: str, collection: str, key: str) -> Location | None:
-        if key not in asked:
+        if key not in requested:
             one = _locations(user, version, domain=domain, collection=collection, key=key)
             return one.get((domain, collection, key))
-        return found.get((domain, collection, key))
+        return by_location.get((domain, collection, key))
 
     return Project.open(
         Outline.from_json(checkpoint.outline),
@@ -161,23 +161,23 @@ def read_files(checkpoint: AnyState, paths: Collection[str] | None = None) -> di
     wanted = checkpoint.tree if paths is None else checkpoint.tree.keys() & set(paths)
     tree = {path: checkpoint.tree[path] for path in sorted(wanted)}
     texts = checkpoint.texts if isinstance(checkpoint, State) else {}
-    found = {path: texts[path] for path in tree if path in texts}
+    texts_by_path = {path: texts[path] for path in tree if path in texts}
     contents = dict(
         Blob.objects.filter(
             user_id=checkpoint.user_id,
-            hash__in={hash_ for path, hash_ in tree.items() if path not in found},
+            hash__in={hash_ for path, hash_ in tree.items() if path not in texts_by_path},
         ).values_list("hash", "content")
     )
     for path, hash_ in tree.items():
-        if path in found:
+        if path in texts_by_path:
             continue
         if (content := contents[hash_]) is None:
             raise Redacted(
                 f"{path} of version {checkpoint.version} is based on an entry that was redacted"
                 " later."
             )
-        found[path] = content
-    return found
+        texts_by_path[path] = content
+    return texts_by_path
 
 
 def is_redacted(checkpoint: AnyState) -> bool:
@@ -202,12 +202,12 @@ def read_modules(
     Bytecode is encoded in base64. Raises Redacted if the content of a file was redacted.
     """
     tree = {path: hash_ for path, hash_ in checkpoint.tree.items() if path not in without}
-    known = Bytecode.objects.filter(
+    rows = Bytecode.objects.filter(
         user_id=checkpoint.user_id,
         image_digest=image_digest,
         source_hash__in=set(tree.values()),
     ).values_list("path", "source_hash", "code")
-    compiled = {(path, hash_): bytes(code) for path, hash_, code in known}
+    compiled = {(path, hash_): bytes(code) for path, hash_, code in rows}
     bytecode = {
         path: base64.b64encode(compiled[path, hash_]).decode()
         for path, hash_ in tree.items()
@@ -365,8 +365,8 @@ def _newest_of(user: MemoryUser, entries: Mapping[RecordId, Sequence[int]]) -> d
     several = {seq for seqs in entries.values() if len(seqs) > 1 for seq in seqs}
     occurred: dict[int, datetime.datetime] = {}
     if several:
-        found = LogEntry.objects.filter(user=user, seq__in=several)
-        occurred = dict(found.values_list("seq", "occurred_at"))
+        rows = LogEntry.objects.filter(user=user, seq__in=several)
+        occurred = dict(rows.values_list("seq", "occurred_at"))
     return {
         record: max(seqs, key=lambda seq: (occurred[seq], seq)) if len(seqs) > 1 else seqs[0]
         for record, seqs in entries.items()

@@ -175,12 +175,12 @@ def lineage(version: Checkpoint) -> list[tuple[int, int]]:
     """Return the ranges of versions that led to this one, without those that were rolled back."""
     returns = Checkpoint.objects.filter(user=version.user_id, origin=Origin.RESTORED)
     skipped = dict(returns.values_list("version", "verdict__restored__version"))
-    found, last = [], version.version
+    ranges, last = [], version.version
     while last:
         began = max((one for one in skipped if one <= last), default=1)
-        found.append((began, last))
+        ranges.append((began, last))
         last = skipped.get(began, 0)
-    return found
+    return ranges
 
 
 def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
@@ -188,10 +188,10 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
 
     `prefix` is the lookup path to the version, such as `checkpoint__`.
     """
-    found = Q(pk=None)
+    condition = Q(pk=None)
     for began, last in ranges:
-        found |= Q(**{f"{prefix}version__gte": began, f"{prefix}version__lte": last})
-    return found
+        condition |= Q(**{f"{prefix}version__gte": began, f"{prefix}version__lte": last})
+    return condition
 
 
 def by_occurred(head: Checkpoint, moment: datetime.datetime) -> State:
@@ -203,7 +203,7 @@ def by_occurred(head: Checkpoint, moment: datetime.datetime) -> State:
     entries.
     """
     telling, entries = _telling(head), _occurred(head, moment)
-    rejected = telling.tell([entry_log.record_entry(entry) for entry in entries])
+    rejected = telling.add_entries([entry_log.record_entry(entry) for entry in entries])
     return _as_told(head, telling, rejected, entries)
 
 
@@ -218,16 +218,16 @@ def occurrences(
     """
     telling, entries = _telling(head), _occurred(head, until)
     rejected: dict[int, str] = {}
-    told: list[LogEntry] = []
+    processed: list[LogEntry] = []
     groups: dict[datetime.datetime, list[LogEntry]] = {}
     for entry in entries:
         groups.setdefault(max(entry.occurred_at, since), []).append(entry)
     for moment, group in groups.items():
         if moment >= until:
             return
-        rejected |= telling.tell([entry_log.record_entry(entry) for entry in group])
-        told += group
-        yield moment, _as_told(head, telling, rejected, told)
+        rejected |= telling.add_entries([entry_log.record_entry(entry) for entry in group])
+        processed += group
+        yield moment, _as_told(head, telling, rejected, processed)
 
 
 def _telling(head: Checkpoint) -> Telling:
@@ -265,23 +265,23 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
     entries = LogEntry.objects.filter(
         Exists(covered), user=head.user_id, kind=EntryKind.RECORD, occurred_at__lte=until
     )
-    found = list(entries.order_by("occurred_at", "seq")[: MAX_TOLD + 1])
-    if len(found) > MAX_TOLD:
+    occurred = list(entries.order_by("occurred_at", "seq")[: MAX_TOLD + 1])
+    if len(occurred) > MAX_TOLD:
         raise CannotBeTold(
             f"More than {MAX_TOLD:,} typed entries had occurred by then, so the state according"
             " to their own times is not computed. Ask for an earlier time, or omit by=occurred."
         )
-    forgotten = [entry.seq for entry in found if entry.redacted_at is not None]
+    forgotten = [entry.seq for entry in occurred if entry.redacted_at is not None]
     if forgotten:
         redacted = set(redactions.redacted_among(head.user, forgotten))
-        found = [entry for entry in found if entry.seq not in redacted]
+        occurred = [entry for entry in occurred if entry.seq not in redacted]
         if kept := [seq for seq in forgotten if seq not in redacted]:
             noun = "entry" if len(kept) == 1 else "entries"
             raise CannotBeTold(
                 f"Retention has deleted the text of {noun} {_listed(kept)}, so the state"
                 " according to the entries' own times cannot be computed. Omit by=occurred."
             )
-    return found
+    return occurred
 
 
 def refuse_untyped(head: Checkpoint) -> None:

@@ -46,7 +46,7 @@ def difference(before: AnyState | None, after: AnyState | None) -> Difference:
     were = {record: value for record, (_, value) in records_in(before, differing).items()}
     are = {record: value for record, (_, value) in records_in(after, differing).items()}
     causes, of_classes = _causes(before, after)
-    found = Difference(files=sorted(path for path in differing if is_code(path)))
+    result = Difference(files=sorted(path for path in differing if is_code(path)))
     for record in sorted(were.keys() | are.keys()):
         was, now = were.get(record), are.get(record)
         if _say_the_same(was, now):
@@ -57,9 +57,9 @@ def difference(before: AnyState | None, after: AnyState | None) -> Difference:
         if not cited and now is not None:  # a field of the record's class was renamed
             cited = of_classes.get((record.domain, now["$record"]), cited)
         change = RecordChange(record, was, now, sorted(cited))
-        kind = found.added if was is None else found.retired if now is None else found.changed
+        kind = result.added if was is None else result.retired if now is None else result.changed
         kind.append(change)
-    return found
+    return result
 
 
 def differing_paths(before: AnyState | None, after: AnyState | None) -> set[str]:
@@ -79,21 +79,21 @@ def records_in(
         return {}
     wanted = [path for path in paths if holds_records(path) and path in checkpoint.tree]
     outline = Outline.from_json(checkpoint.outline) if wanted else Outline()
-    found = {}
+    located = {}
     for path, source in checkpoints.read_files(checkpoint, wanted).items():
         domain = outline.domains[domain_name(path)]
         for name, by_key in parse_state(path, source, domain).records.items():
             for key, record in by_key.items():
-                found[RecordId(domain.name, name, key)] = path, encode(record, domain)
-    return found
+                located[RecordId(domain.name, name, key)] = path, encode(record, domain)
+    return located
 
 
 def _say_the_same(was: Any, now: Any) -> bool:
     """Return whether two states of a record are equal, treating fields that are None as missing."""
     if was is None or now is None or was == now:
         return bool(was == now)
-    told = [{k: v for k, v in one["fields"].items() if v is not None} for one in (was, now)]
-    return told[0] == told[1] and {**was, "fields": None} == {**now, "fields": None}
+    fields = [{k: v for k, v in one["fields"].items() if v is not None} for one in (was, now)]
+    return fields[0] == fields[1] and {**was, "fields": None} == {**now, "fields": None}
 
 
 def _sources(record: Any) -> Sequence[int]:

@@ -79,10 +79,10 @@ class LoggedEntries:
     def _look_up(self, seqs: set[int]) -> None:
         unknown = seqs - self._occurred.keys() - self._old
         if unknown:
-            found = LogEntry.objects.filter(
+            rows = LogEntry.objects.filter(
                 user=self._user, seq__in=unknown, occurred_at__gte=self._since
             )
-            self._occurred |= dict(found.values_list("seq", "occurred_at"))
+            self._occurred |= dict(rows.values_list("seq", "occurred_at"))
             self._old |= unknown - self._occurred.keys()
 
     def newer(self, seqs: Collection[int], moment: Moment) -> list[int]:
@@ -90,29 +90,29 @@ class LoggedEntries:
         if self._old.issuperset(seqs):
             return []
         self._look_up({*seqs})
-        known = ((self._occurred[seq], seq) for seq in seqs if seq in self._occurred)
-        return sorted(seq for occurred_at, seq in known if (occurred_at, seq) > moment)
+        moments = ((self._occurred[seq], seq) for seq in seqs if seq in self._occurred)
+        return sorted(seq for occurred_at, seq in moments if (occurred_at, seq) > moment)
 
     def stated(self, record_id: RecordId, record: Record, class_: Class) -> Stated:
         """Return when each field of a record was last set, by a typed entry or by an edit."""
         self._read({*record.sources})
         moments = {seq: (self._occurred[seq], seq) for seq in record.sources}
-        others, found = dict(moments), []
+        others, contributions = dict(moments), []
         for seq in record.sources:
             entry = self._typed.get(seq)
             if entry is not None and is_about(entry, record_id, record):
-                found.append(Contribution(others.pop(seq), entry.field_names(class_)))
+                contributions.append(Contribution(others.pop(seq), entry.field_names(class_)))
         for fields, sources in self._edits.get((record_id.domain, record_id.key), ()):
             if sources <= moments.keys():
-                found.append(Contribution(max(moments[seq] for seq in sources), fields))
-        return last_stated(found, max((others or moments).values()))
+                contributions.append(Contribution(max(moments[seq] for seq in sources), fields))
+        return last_stated(contributions, max((others or moments).values()))
 
     def _read(self, seqs: set[int]) -> None:
         missing = seqs - self._typed.keys() - self._others
         if not missing:
             return
-        found = LogEntry.objects.filter(user=self._user, seq__in=missing)
-        for entry in found.only("user", "seq", "kind", "occurred_at", "data"):
+        rows = LogEntry.objects.filter(user=self._user, seq__in=missing)
+        for entry in rows.only("user", "seq", "kind", "occurred_at", "data"):
             self._occurred[entry.seq] = entry.occurred_at
             if entry.kind == EntryKind.RECORD and entry.data is not None:
                 self._typed[entry.seq] = entry_log.record_entry(entry)
@@ -125,12 +125,12 @@ class LoggedEntries:
 
         Keyed by domain and key. An edit of a record in another collection cites other entries.
         """
-        found: dict[tuple[str, str], list[tuple[Collection[str], set[int]]]] = {}
+        by_record: dict[tuple[str, str], list[tuple[Collection[str], set[int]]]] = {}
         versions = Checkpoint.objects.filter(user=self._user, origin__in=_WRITTEN)
         for edits in versions.values_list("edits", flat=True).iterator(chunk_size=50):
             for domain, key, fields, sources in _values_set(edits):
-                found.setdefault((domain, key), []).append((fields, sources))
-        return found
+                by_record.setdefault((domain, key), []).append((fields, sources))
+        return by_record
 
 
 def _values_set(
@@ -168,15 +168,15 @@ def entries_about(
         redacted_at=None,
     )
     wanted = set(records)
-    found: dict[RecordId, list[RecordEntry]] = {}
+    by_record: dict[RecordId, list[RecordEntry]] = {}
     for row in keyed.order_by("seq").iterator(chunk_size=1000):
         entry = entry_log.record_entry(row)
         domain = outline.domains.get(entry.domain) or Domain(entry.domain)
         collection = entry.collection or collection_for(domain, entry.type)
         for record_id in wanted:
             if (entry.domain, collection) == record_id[:2] and entry.may_have_key(record_id.key):
-                found.setdefault(record_id, []).append(entry)
-    return found
+                by_record.setdefault(record_id, []).append(entry)
+    return by_record
 
 
 def last_retirements(
@@ -187,7 +187,7 @@ def last_retirements(
     Only these versions and the entries with these outcomes count. Records that nothing retired are
     left out.
     """
-    found: dict[RecordId, list[Moment]] = {
+    moments: dict[RecordId, list[Moment]] = {
         record_id: [entry.moment for entry in entries if entry.retired]
         for record_id, entries in entries_about(user, records, within=outcomes).items()
     }
@@ -204,5 +204,5 @@ def last_retirements(
         LogEntry.objects.filter(user=user, seq__in=seqs).values_list("seq", "occurred_at")
     )
     for record_id, some in cited.items():
-        found.setdefault(record_id, []).extend((occurred[seq], seq) for seq in some)
-    return {record_id: max(moments)[1] for record_id, moments in found.items() if moments}
+        moments.setdefault(record_id, []).extend((occurred[seq], seq) for seq in some)
+    return {record_id: max(moments)[1] for record_id, moments in moments.items() if moments}

@@ -100,9 +100,9 @@ class Known:
         return self.by == By.OCCURRED or self.up_to is not None
 
     @property
-    def place(self) -> list[str | int]:
+    def state_key(self) -> list[str | int]:
         """The text that tells this state from others of its version; empty for the version."""
-        return place_of(self.to_json())
+        return state_key_of(self.to_json())
 
     def to_json(self) -> dict[str, Any] | None:
         """Describe a past state for use in responses; return None for the present state."""
@@ -130,12 +130,15 @@ def _state(
     return version if up_to is None else computed_states.up_to(version, up_to)
 
 
-def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
-    """Return `Known.place`, given the description returned by `Known.to_json`."""
-    if not (told or {}).get("computed"):
+def state_key_of(document: Mapping[str, Any] | None) -> list[str | int]:
+    """Return `Known.state_key`, given the description returned by `Known.to_json`."""
+    if not (document or {}).get("computed"):
         return []
-    assert told is not None
-    return [told["by"], told["moment"] if told["by"] == By.OCCURRED else told["seq"]]
+    assert document is not None
+    return [
+        document["by"],
+        document["moment"] if document["by"] == By.OCCURRED else document["seq"],
+    ]
 
 
 def state_of(run: Run) -> AnyState:
@@ -144,13 +147,13 @@ def state_of(run: Run) -> AnyState:
     May raise computed_states.CannotBeTold.
     """
     assert run.checkpoint is not None
-    told = run.input.get("as_of") or {}
-    if not told.get("computed"):
+    document = run.input.get("as_of") or {}
+    if not document.get("computed"):
         return run.checkpoint
     version = Checkpoint.objects.select_related("parent", "user").get(pk=run.checkpoint.pk)
-    moment = parse_datetime(told["moment"]) if told["moment"] else None
-    by = By(told["by"])
-    return _state(version, by, moment, None if by == By.OCCURRED else told["seq"])
+    moment = parse_datetime(document["moment"]) if document["moment"] else None
+    by = By(document["by"])
+    return _state(version, by, moment, None if by == By.OCCURRED else document["seq"])
 
 
 def now(user: MemoryUser) -> Known:
@@ -174,17 +177,17 @@ def as_of(user: MemoryUser, text: str, *, at_start: bool = False) -> Known:
     refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
     if _SEQ.fullmatch(text):
-        known = _as_of_seq(user, int(text), versions)
+        snapshot = _as_of_seq(user, int(text), versions)
     elif match := _VERSION.fullmatch(text):
         checkpoint = versions.filter(version=int(match[1])).first()
         if checkpoint is None:
             raise UnknownMoment(f"This user has no version {match[1]}.")
-        known = _known(user, checkpoint.seen_seq, checkpoint, checkpoint.created_at)
+        snapshot = _make_snapshot(user, checkpoint.seen_seq, checkpoint, checkpoint.created_at)
     else:
-        known = _as_of_moment(user, text, versions, at_start=at_start)
-    if known.stored is not None:
-        refuse_redacted(known.stored)
-    return known
+        snapshot = _as_of_moment(user, text, versions, at_start=at_start)
+    if snapshot.stored is not None:
+        refuse_redacted(snapshot.stored)
+    return snapshot
 
 
 def by_occurred(user: MemoryUser, text: str | None = None, *, at_start: bool = False) -> Known:
@@ -230,12 +233,12 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
         )
     before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
     whole = computed_states.version_with(user, seq, before)
-    found = before if whole is None else whole
+    checkpoint = before if whole is None else whole
     # An entry that was rejected together with later entries isn't part of any state, but isn't
     # pending, either.
     settled = Q(outcome=Outcome.REJECTED)
-    known = _known(user, seq, found, _until(user, seq, found), settled=settled)
-    return known if whole is None else replace(known, up_to=seq)
+    snapshot = _make_snapshot(user, seq, checkpoint, _until(user, seq, checkpoint), settled=settled)
+    return snapshot if whole is None else replace(snapshot, up_to=seq)
 
 
 def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
@@ -283,10 +286,12 @@ def _as_of_moment(
             " by=occurred for the state at this time according to the entries' own times."
         )
     then = versions.filter(seen_seq__lte=seq, created_at__lte=moment)
-    return replace(_known(user, seq, then.order_by("-version").first(), moment), moment=moment)
+    return replace(
+        _make_snapshot(user, seq, then.order_by("-version").first(), moment), moment=moment
+    )
 
 
-def _known(
+def _make_snapshot(
     user: MemoryUser,
     seq: int,
     checkpoint: Checkpoint | None,
@@ -337,13 +342,13 @@ class NoState(Exception):
     """There is no version to query."""
 
 
-def version_of(known: Known) -> Checkpoint:
+def version_of(snapshot: Known) -> Checkpoint:
     """Return the version that a query runs on; raises NoState if there is none."""
-    if known.stored is None:
+    if snapshot.stored is None:
         raise NoState(
             "This user has no checkpoint yet, so there is no state to query. Append typed records"
             " first, with ?wait= to wait until they are processed."
-            if known.user.head is None
+            if snapshot.user.head is None
             else "There was no checkpoint at that time, so there is no state to query."
         )
-    return known.stored
+    return snapshot.stored

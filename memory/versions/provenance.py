@@ -58,8 +58,8 @@ def read_records(checkpoint: AnyState, records: Collection[RecordId]) -> dict[Re
         else:  # in an earlier life, the record may have been in another file of its domain
             home = f"domains/{location.domain}/"
             paths |= {path for path in checkpoint.tree if path.startswith(home)}
-    found = differences.records_in(checkpoint, paths)
-    return {record: value for record, (_, value) in found.items() if record in wanted}
+    located = differences.records_in(checkpoint, paths)
+    return {record: value for record, (_, value) in located.items() if record in wanted}
 
 
 def trace_record(location: RecordLocation) -> RecordOrigin | None:
@@ -108,15 +108,15 @@ def last_edits(
     settled = EntryOutcome.objects.filter(user=user, seq__in=sources, checkpoint__isnull=False)
     versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))
     newest = versions.order_by("-version").values_list("edits", flat=True)[:MAX_VERSIONS]
-    found: dict[str, list[int]] = {}
+    by_field: dict[str, list[int]] = {}
     for edits in newest:
         for edit in reversed(edits):
             if _retires(edit, record):
-                return found
+                return by_field
             if _is_about(edit, record, class_name):
                 for name in fields_set(edit):
-                    found.setdefault(name, sorted(edit["sources"]))
-    return found
+                    by_field.setdefault(name, sorted(edit["sources"]))
+    return by_field
 
 
 def _retires(edit: Mapping[str, Any], record: RecordId) -> bool:

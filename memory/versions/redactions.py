@@ -14,8 +14,8 @@ def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     This includes entries that only retention has cleared, since data derived from them may still
     exist.
     """
-    told = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
-    named = {seq for entries in told.values_list("entries", flat=True) for seq in entries}
+    redactions = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
+    named = {seq for entries in redactions.values_list("entries", flat=True) for seq in entries}
     return sorted(set(seqs) - named)
 
 
@@ -30,8 +30,8 @@ def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
 
     Entries that were only cleared by retention are left out.
     """
-    told = Redaction.objects.filter(user=user_pk).values_list("entries", "created_at")
-    return [(seq, at) for entries, at in told for seq in entries]
+    redactions = Redaction.objects.filter(user=user_pk).values_list("entries", "created_at")
+    return [(seq, at) for entries, at in redactions for seq in entries]
 
 
 def first_since(

@@ -160,11 +160,11 @@ def _undo_retirements(user: MemoryUser, target: Checkpoint) -> None:
     rows = list(RecordLocation.objects.filter(user=user, ended_by__isnull=False))
     ids = {RecordId(row.domain, row.collection, row.key) for row in rows}
     made = computed_states.lineage(target)
-    known = earlier_entries.last_retirements(
+    retirements = earlier_entries.last_retirements(
         user, ids, computed_states.within(made), computed_states.within(made, "checkpoint__")
     )
     for row in rows:
-        row.ended_by = known.get(RecordId(row.domain, row.collection, row.key))
+        row.ended_by = retirements.get(RecordId(row.domain, row.collection, row.key))
     RecordLocation.objects.bulk_update(rows, ["ended_by"], batch_size=1000)
 
 

@@ -314,10 +314,10 @@ def wait(run: Run, seconds: float) -> None:
     """
     deadline = time.monotonic() + seconds
     while run.status != RunStatus.DONE and (left := deadline - time.monotonic()) > 0:
-        asked = time.monotonic()
+        started = time.monotonic()
         wait_done(run.pk, min(left, WAIT_SECONDS))
         run.refresh_from_db(fields=("status", "outcome", "output", "error"))
-        if run.status != RunStatus.DONE and time.monotonic() - asked < MIN_WAIT_SECONDS:
+        if run.status != RunStatus.DONE and time.monotonic() - started < MIN_WAIT_SECONDS:
             time.sleep(MIN_WAIT_SECONDS)
 
 

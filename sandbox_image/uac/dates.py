@@ -145,8 +145,8 @@ class _End:
         if self.day:
             return day + datetime.timedelta(days=sign * ABOUT_DAYS)
         months = ABOUT_MONTHS if self.month else 12 * ABOUT_YEARS
-        place = day.year * 12 + day.month - 1 + sign * months
-        year, month = place // 12, place % 12 + 1
+        months_since_zero = day.year * 12 + day.month - 1 + sign * months
+        year, month = months_since_zero // 12, months_since_zero % 12 + 1
         return datetime.date(year, month, 1 if sign < 0 else calendar.monthrange(year, month)[1])
 
 

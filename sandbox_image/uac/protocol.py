@@ -158,16 +158,16 @@ def _has_more_marks(body: bytes, number: int) -> bool:
     regular expression that looks for the end of a string at every quote takes minutes, during which
     no other thread runs.
     """
-    found, start, is_inside = 0, 0, False
-    while start < len(body) and found <= number:
+    marks, start, is_inside = 0, 0, False
+    while start < len(body) and marks <= number:
         chunk = body[start : start + CHUNK_BYTES]
         if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:  # don't split an escape
             chunk = body[start : start + len(chunk) + 1]
         start += len(chunk)
         parts = chunk.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        found += _marks(b"".join(parts[is_inside::2]))
+        marks += _marks(b"".join(parts[is_inside::2]))
         is_inside ^= len(parts) % 2 == 0
-    return found > number
+    return marks > number
 
 
 def _marks(body: bytes) -> int:

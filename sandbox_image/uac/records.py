@@ -49,10 +49,10 @@ class Ref(Generic[RecordType]):
             # Two domains may have classes with the same name. The target is a class, or just a name
             # if it was written in quotes.
             if isinstance(target, type):
-                found = isinstance(record, target)
+                matches = isinstance(record, target)
             else:
-                found = name in [one.__name__ for one in type(record).__mro__]
-            if found:
+                matches = name in [one.__name__ for one in type(record).__mro__]
+            if matches:
                 return cast("RecordType", record)
         raise LookupError(f"no {name} with the key {self.key!r} is loaded")
 
@@ -104,8 +104,8 @@ def original_data(value: Any) -> Any:
             continue
         held = original_data(getattr(value, field.name))
         for name, raw in kept.items():
-            of, _, item = name.partition("[")
-            if of == field.name:
+            base, _, item = name.partition("[")
+            if base == field.name:
                 held = _with_item(held, json.loads(item[:-1]), raw) if item else raw
         if held is not None:
             data[field.metadata.get("name", field.name)] = held

@@ -54,11 +54,11 @@ def _that_count_as_one(alerts: Sequence[Alert]) -> Iterator[list[str]]:
 
     Alerts count as one if they have no key and the same evidence.
     """
-    found: dict[frozenset[int], Alert] = {}
+    by_records: dict[frozenset[int], Alert] = {}
     for alert in alerts:
         # Compare the records by identity, since many records may have the same key in a test.
         records = frozenset(map(id, alert.evidence))
-        other = alert if alert.key is not None else found.setdefault(records, alert)
+        other = alert if alert.key is not None else by_records.setdefault(records, alert)
         if other.message != alert.message or other.severity != alert.severity:
             yield [other.message[:_MAX_MESSAGE], alert.message[:_MAX_MESSAGE]]
             return
@@ -123,12 +123,12 @@ def call_check(
     alerts: list[Alert] = []
     room: AbstractContextManager[None] = nullcontext() if most is None else room_for(most)
     with room:
-        found = check(**arguments)
-        if not hasattr(found, "__iter__"):
+        reported = check(**arguments)
+        if not hasattr(reported, "__iter__"):
             raise TypeError(
-                f"check returned {type(found).__name__}: yield alerts, or return a list of them"
+                f"check returned {type(reported).__name__}: yield alerts, or return a list of them"
             )
-        for alert in found:
+        for alert in reported:
             if not isinstance(alert, Alert):
                 raise TypeError(
                     f"check yielded {type(alert).__name__}: yield info(…), warning(…) or"
@@ -147,12 +147,12 @@ def _replaced(
     imported = _imported_state(module)
     in_project = {name for _, name, _ in _state_of_project()}
     if unknown := sorted(state.keys() - imported.keys() - in_project):
-        known = sorted({*imported, *shapes_taken(module)})
-        places = [place for name in unknown for place in _places_of(state[name])]
+        available = sorted({*imported, *shapes_taken(module)})
+        locations = [location for name in unknown for location in _places_of(state[name])]
         raise TypeError(
             f"{module.__name__} neither imports nor takes {', '.join(unknown)}; it uses"
-            f" {', '.join(known) or 'nothing'}. Name the state as the constraint does"
-            + "".join(f"; {place}" for place in dict.fromkeys(places))
+            f" {', '.join(available) or 'nothing'}. Name the state as the constraint does"
+            + "".join(f"; {location}" for location in dict.fromkeys(locations))
         )
     for name, value in imported.items():
         if name in state:

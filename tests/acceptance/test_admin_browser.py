@@ -219,7 +219,7 @@ def test_hostile_message_does_not_act(page: Page) -> None:
     expect(page).to_have_title("Log entries | UaC")
 
     follow(entry)
-    expect(page.locator(".field-said")).to_contain_text("\\u202egnp.exe")
+    expect(page.locator(".field-content_and_data")).to_contain_text("\\u202egnp.exe")
     expect(page).to_have_title(re.compile(r"View log entry \| UaC$"))
     assert page.locator(".readonly img, .readonly script").count() == 0
 

@@ -458,7 +458,7 @@ def test_a_viewer_of_one_workspace_sees_its_users_and_no_content_which_is_noted(
         her.goto("/admin/memory/logentry/?q=vera-sees")
         expect(her.locator("#result_list tbody tr")).to_have_count(1)
         follow(her.locator("#result_list").get_by_role("link", name="#1").first)
-        expect(her.locator(".field-said")).to_contain_text("(hidden)")
+        expect(her.locator(".field-content_and_data")).to_contain_text("(hidden)")
         assert "Nobody else" not in her.content()
         expect(her.locator(".object-tools").get_by_role("button")).to_have_count(0)
     assert trouble == []

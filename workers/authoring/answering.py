@@ -69,10 +69,12 @@ def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
 
 def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.Result:
     """Return a failed run's result; the provider's own message is kept separate from ours."""
-    message, said = str(failure)[:1].upper() + str(failure)[1:], ""
+    message, detail = str(failure)[:1].upper() + str(failure)[1:], ""
     if isinstance(failure, CallFailed):
-        message, said = failure.explanation, failure.provider_said
-    error = RunError(type=kind, message=message, infrastructure=infrastructure, provider_said=said)
+        message, detail = failure.explanation, failure.provider_said
+    error = RunError(
+        type=kind, message=message, infrastructure=infrastructure, provider_said=detail
+    )
     return runs.Result(outcome=RunOutcome.MODEL_ERROR, error=error)
 
 
@@ -99,7 +101,7 @@ class _Session:
         to the model fails or no sandbox is available, and LeaseLost if another worker has taken
         over the run.
         """
-        self._conversation.tell(prompts.ANSWER, self._question())
+        self._conversation.start(prompts.ANSWER, self._question())
         for _ in range(MAX_TURNS):
             if self._conversation.characters > MAX_CHARACTERS:
                 break
@@ -130,19 +132,19 @@ class _Session:
         try:
             match call.name:
                 case "open_domain":
-                    told = self._bench.open_domain(arguments["domain"])
+                    reply = self._bench.open_domain(arguments["domain"])
                 case "query":
-                    told = self._query(arguments["code"])
+                    reply = self._query(arguments["code"])
                 case "answer":
-                    told = self._answer(
+                    reply = self._answer(
                         arguments.get("query"), arguments.get("code"), arguments.get("note", "")
                     )
                 case _:
-                    told = self._not_known(arguments["reason"])
+                    reply = self._not_known(arguments["reason"])
         except ToolFailed as failure:
             self._conversation.answer(call, str(failure), failed=True)
         else:
-            self._conversation.answer(call, told)
+            self._conversation.answer(call, reply)
 
     def _query(self, code: str) -> str:
         if len(self._queries) == MAX_QUERIES:
@@ -153,17 +155,17 @@ class _Session:
         value = json.dumps(output["value"], ensure_ascii=False)
         if len(value) > MAX_VALUE:
             value = f"{value[:MAX_VALUE]} ... ({len(value)} characters; the answer has all of them)"
-        told = f"Query {len(self._queries)} has the value ({output['type']}): {value}"
+        reply = f"Query {len(self._queries)} has the value ({output['type']}): {value}"
         ties = "".join(f"\nA tie: {tie}" for tie in output.get("ties", ()))
-        return told + ties + _printed(self._queries[-1])
+        return reply + ties + _printed(self._queries[-1])
 
     def _answer(self, number: int | None, code: str | None, note: str) -> str:
         if code is not None:
-            told = self._query(code)
+            reply = self._query(code)
             number = len(self._queries)
             if not (self._queries[-1].output or {}).get("value"):
                 raise ToolFailed(
-                    f"{told}. The text may be spelled differently in the records: if this is the"
+                    f"{reply}. The text may be spelled differently in the records: if this is the"
                     f" answer all the same, call answer(query={number})."
                 )
         if number is None:
@@ -184,7 +186,7 @@ class _Session:
                 f" or call answer(query={number}) with another note, or none."
             )
         self._output = {
-            **self._told(known=True, reason=" ".join(note.split())[:MAX_NOTE] or None),
+            **self._make_output(is_known=True, reason=" ".join(note.split())[:MAX_NOTE] or None),
             **{name: query.output.get(name) for name in ("value", "type", "evidence", "ties")},
             "code": query.input["code"],
             "query": str(query.pk),
@@ -203,23 +205,23 @@ class _Session:
             output = query.output or {}
             if query.outcome == RunOutcome.OK and output["evidence"]["collections"]:
                 allowed += [json.dumps(output["value"], ensure_ascii=False), *output["ties"]]
-        known = {_plain_number(number) for text in allowed for number in _NUMBER.findall(text)}
-        return [one for one in _NUMBER.findall(note) if _plain_number(one) not in known]
+        computed = {_plain_number(number) for text in allowed for number in _NUMBER.findall(text)}
+        return [one for one in _NUMBER.findall(note) if _plain_number(one) not in computed]
 
     def _not_known(self, reason: str) -> str:
         self._output = {
-            **self._told(known=False, reason=" ".join(reason.split())[:MAX_NOTE]),
+            **self._make_output(is_known=False, reason=" ".join(reason.split())[:MAX_NOTE]),
             **dict.fromkeys(("value", "type", "evidence", "code", "query")),
             "ties": [],
         }
         return "Done."
 
-    def _told(self, *, known: bool, reason: str | None) -> dict[str, Any]:
+    def _make_output(self, *, is_known: bool, reason: str | None) -> dict[str, Any]:
         tried = [
             {"id": str(one.pk), "code": one.input.get("code", ""), "outcome": one.outcome}
             for one in self._queries
         ]
-        return {"known": known, "reason": reason, "queries": tried}
+        return {"known": is_known, "reason": reason, "queries": tried}
 
     def _done(self, code: str) -> Mapping[str, Any]:
         """Run a query on the requested version and return the finished run's output.
@@ -228,8 +230,8 @@ class _Session:
         """
         run, checkpoint, code = self._run, self._run.checkpoint, tidied(code)
         assert checkpoint is not None
-        place = past_states.place_of(run.input.get("as_of"))
-        key = answer_cache.key_of(self._user, code, run.instant, place)
+        state_key = past_states.state_key_of(run.input.get("as_of"))
+        key = answer_cache.key_of(self._user, code, run.instant, state_key)
         query = answer_cache.earlier(checkpoint, key)
         if query is None:
             with transaction.atomic():
@@ -263,8 +265,8 @@ class _Session:
                 f"Query {len(self._queries)} has failed{where}: {error.get('type')}:"
                 f" {error.get('message')}{_printed(query)}"
             )
-        found: Mapping[str, Any] = query.output
-        return found
+        output: Mapping[str, Any] = query.output
+        return output
 
 
 def _plain_number(text: str) -> str:

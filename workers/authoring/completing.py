@@ -30,7 +30,7 @@ def _complete(run: Run) -> dict[str, Any]:
         workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run
     )
     conversation = Conversation(work, run)
-    conversation.tell(prompts.COMPLETE, prompts.question(run))
+    conversation.start(prompts.COMPLETE, prompts.question(run))
     for call in conversation.ask(COMPLETE_TOOLS):
         sentence = "" if call.problem else " ".join(call.arguments["question"].split())
         if 0 < len(sentence) <= MAX_COMPLETED:

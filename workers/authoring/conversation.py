@@ -49,7 +49,7 @@ class Conversation:
         self.characters = 0
         self.last_problem = "none"
 
-    def tell(self, system: str, text: str) -> None:
+    def start(self, system: str, text: str) -> None:
         """Insert the system prompt and the question at the start of the conversation."""
         self._messages = [System(system), User(text), *self._messages]
 
@@ -101,7 +101,7 @@ class Conversation:
         before = next((one for one in reversed(self._messages) if isinstance(one, Assistant)), None)
         last = self._messages[-1]
         complained = isinstance(last, User) or (isinstance(last, ToolResult) and last.failed)
-        same = before is not None and _said(before) == _said(new)
+        same = before is not None and _content_of(before) == _content_of(new)
         self._repetitions = self._repetitions + 1 if same and complained else 0
         if self._repetitions == MAX_REPETITIONS:
             raise NotSettled(
@@ -109,5 +109,5 @@ class Conversation:
             )
 
 
-def _said(message: Assistant) -> tuple[str, list[tuple[str, str]]]:
+def _content_of(message: Assistant) -> tuple[str, list[tuple[str, str]]]:
     return message.text, [(call.name, call.text) for call in message.tool_calls]

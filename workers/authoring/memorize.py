@@ -177,9 +177,11 @@ def memorize(
     runs = SandboxRuns(lane, max(message.occurred_at for message in messages))
     bench = Workbench(user, user.head, functools.partial(runs.query, user))
     related = bench.related(lane, messages)
-    known = _known(user, related.facts)
-    remembered = {fact.seq: _source(fact, fact.content or "") for fact in known}
-    slice_ = _Slice(user, messages, _earlier(user, messages[0]), _lines(user, known), remembered)
+    known_facts = _find_known_facts(user, related.facts)
+    remembered = {fact.seq: _source(fact, fact.content or "") for fact in known_facts}
+    slice_ = _Slice(
+        user, messages, _earlier(user, messages[0]), _lines(user, known_facts), remembered
+    )
     parts = list(_parts(user, messages))
     answer = None
     # Ask for edits as well only if no other entry is waiting to be structured.
@@ -215,13 +217,14 @@ def memorize(
 class _Slice:
     """A slice's messages, and the context shown in every question about it.
 
-    `earlier` and `known` contain the session's earlier messages and the remembered facts, as text.
+    `earlier` and `known_facts` contain the session's earlier messages and the remembered facts, as
+    text.
     """
 
     user: MemoryUser
     messages: Sequence[LogEntry]
     earlier: str
-    known: str
+    known_facts: str
     remembered: Mapping[int, Source]
 
     @property
@@ -247,9 +250,9 @@ class _Answer:
 def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequence[Fact]:
     conversation = Conversation(work, lane)
     question = prompts.messages(
-        slice_.user, part.text, slice_.earlier, slice_.known, first=slice_.first
+        slice_.user, part.text, slice_.earlier, slice_.known_facts, first=slice_.first
     )
-    conversation.tell(prompts.MEMORIZE, question)
+    conversation.start(prompts.MEMORIZE, question)
     return _converse(conversation, REMEMBER, slice_, part.sources).facts
 
 
@@ -261,10 +264,15 @@ def _facts_with_edits(
     `project` is the description of the project, including its alerts.
     """
     question = prompts.messages(
-        slice_.user, part.text, slice_.earlier, slice_.known, project=project, first=slice_.first
+        slice_.user,
+        part.text,
+        slice_.earlier,
+        slice_.known_facts,
+        project=project,
+        first=slice_.first,
     )
     conversation = Conversation(work, lane)
-    conversation.tell(prompts.COMBINED, question)
+    conversation.start(prompts.COMBINED, question)
     try:
         return _converse(conversation, REMEMBER_AND_EDIT, slice_, part.sources)
     except NotSettled as failure:
@@ -325,16 +333,16 @@ def _converse(
     kept = _Kept(slice_.first)
     for _ in range(MAX_TURNS):
         calls = [_checked(call, tool) for call in conversation.ask([tool])]
-        told = _take(kept, calls)
-        if calls and not told:
+        reply = _take(kept, calls)
+        if calls and not reply:
             findings = list(_findings(slice_.user, kept.facts, sources, slice_.remembered))
             if not any(finding.blocking for _, finding in findings):
                 numbers = sorted(kept.facts)
                 facts = [_fact(kept.facts[number]) for number in numbers]
                 return _Answer(facts, numbers, kept.edit_call(), conversation.turns)
-            told = f"{prompts.findings(one for _, one in findings)}\n{_kept_part(kept, findings)}"
+            reply = f"{prompts.findings(one for _, one in findings)}\n{_kept_part(kept, findings)}"
         for call in calls:
-            conversation.answer(call, call.problem or told, failed=True)
+            conversation.answer(call, call.problem or reply, failed=True)
     raise NotSettled(
         f"memorize: no acceptable facts in {MAX_TURNS} answers; last problem:"
         f" {conversation.last_problem}"
@@ -405,11 +413,13 @@ def _findings(
     for number, fact in facts.items():
         for finding in _form(number, fact, sources, remembered):
             yield number, finding
-    known = {**remembered, **sources}
+    all_sources = {**remembered, **sources}
     claims = [
         claims_of(
             RecordId("remember", "facts", str(number)),
-            Record("Fact", str(number), {"text": fact.text}, tuple(known.keys() & fact.sources)),
+            Record(
+                "Fact", str(number), {"text": fact.text}, tuple(all_sources.keys() & fact.sources)
+            ),
             None,
             {"text": fact.derived} if fact.derived else {},
             ["text"],
@@ -417,15 +427,15 @@ def _findings(
         for number, fact in facts.items()
     ]
     for finding in [
-        *ungrounded(claims, known, user.time_zone),
-        *unsaid_texts(claims, known, user.time_zone),
+        *ungrounded(claims, all_sources, user.time_zone),
+        *unsaid_texts(claims, all_sources, user.time_zone),
     ]:
         assert finding.record is not None
         yield int(finding.record.key), finding
 
 
 def _form(
-    number: int, fact: Fact, known: Collection[int], remembered: Collection[int]
+    number: int, fact: Fact, message_seqs: Collection[int], remembered: Collection[int]
 ) -> Iterator[Finding]:
     where = f"fact {number}"
     if not fact.text:
@@ -436,15 +446,15 @@ def _form(
             message=f"{where}.text has {len(fact.text)} characters",
             fix=f"split it into facts of at most {MAX_FACT_CHARACTERS} characters",
         )
-    messages = f"cite some of the messages {min(known)} to {max(known)}"
-    unknown = [seq for seq in fact.sources if seq not in known and seq not in remembered]
+    messages = f"cite some of the messages {min(message_seqs)} to {max(message_seqs)}"
+    unknown = [seq for seq in fact.sources if seq not in message_seqs and seq not in remembered]
     for seq in unknown:
         yield Finding(
             code=UNKNOWN_SOURCE,
             message=f"{where}.sources: {seq} is not among the messages and facts shown",
             fix=messages,
         )
-    if not unknown and not set(fact.sources) & set(known):
+    if not unknown and not set(fact.sources) & set(message_seqs):
         yield Finding(
             code="no_message",
             message=f"{where}.sources cites none of these messages",
@@ -550,27 +560,27 @@ def _earlier(user: MemoryUser, first: LogEntry) -> str:
     return _lines(user, _newest(user, before, CONTEXT_CHARACTERS))
 
 
-def _known(user: MemoryUser, related: Iterable[LogEntry]) -> list[LogEntry]:
+def _find_known_facts(user: MemoryUser, related: Iterable[LogEntry]) -> list[LogEntry]:
     """Return the related facts and the newest ones, oldest first.
 
     From the newest, the model knows, for example, which trip "the trip" is.
     """
     facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, redacted_at=None)
     newest = _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS], CONTEXT_FACT_CHARACTERS)
-    known = {fact.seq: fact for fact in [*related, *newest]}
-    return [fact for _, fact in sorted(known.items())]
+    by_seq = {fact.seq: fact for fact in [*related, *newest]}
+    return [fact for _, fact in sorted(by_seq.items())]
 
 
 def _newest(user: MemoryUser, entries: Iterable[LogEntry], most: int) -> list[LogEntry]:
     """Return the newest entries that fit in so many characters, oldest first."""
-    found: list[LogEntry] = []
+    newest: list[LogEntry] = []
     size = 0
     for entry in entries:
         size += len(_lines(user, [entry]))
         if size > most:
             break
-        found.insert(0, entry)
-    return found
+        newest.insert(0, entry)
+    return newest
 
 
 def _lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
@@ -615,8 +625,8 @@ def split(text: str, most: int) -> Iterator[str]:
     start = 0
     while len(text) - start > most:
         middle, end = start + most // 2, start + most
-        found = (text.rfind(mark, middle, end) + len(mark) for mark in ("\n\n", "\n", ". ", " "))
-        cut = next((place for place in found if place > middle), end)
+        cuts = (text.rfind(mark, middle, end) + len(mark) for mark in ("\n\n", "\n", ". ", " "))
+        cut = next((position for position in cuts if position > middle), end)
         yield text[start:cut]
         start = cut
     yield text[start:]

@@ -45,9 +45,9 @@ def change_items(
         following = max(items, default=first - 1) + 1
         number = int(name) if name.isascii() and name.isdecimal() else -1
         if number not in items and number != following:
-            known = f"{min(items)} to {following - 1}" if items else "none yet"
+            choices = f"{min(items)} to {following - 1}" if items else "none yet"
             raise WrongChange(
-                f"There is no {noun} {name!r} to change: they are numbered {known}; a further one"
+                f"There is no {noun} {name!r} to change: they are numbered {choices}; a further one"
                 f" would be {following}."
             )
         if change is None:

@@ -127,13 +127,15 @@ def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -
     return f"[{entry.seq}] ({about}) " + "\n    ".join(text.splitlines())
 
 
-def alerts(told: Mapping[str, Any]) -> str:
+def alerts(outlook: Mapping[str, Any]) -> str:
     """Describe a verdict's alerts: those on the verdict's day, and the days when alerts change."""
-    lines = [f"Alerts on {told['day']}, the day of the newest entry:"]
-    lines += [f"- {one['severity']}: {_line(one['message'])}" for one in told["alerts"]] or ["none"]
-    if told["coming"]:
+    lines = [f"Alerts on {outlook['day']}, the day of the newest entry:"]
+    lines += [f"- {one['severity']}: {_line(one['message'])}" for one in outlook["alerts"]] or [
+        "none"
+    ]
+    if outlook["coming"]:
         lines.append("If nothing changes from then on:")
-    for one in told["coming"]:
+    for one in outlook["coming"]:
         days = "; ".join(_change(*change) for change in one["changes"][:MAX_CHANGES])
         name = one["path"].rpartition("/")[2].removesuffix(".py")
         lines.append(f"- {name} ({', '.join(one['of'])}): {days}")
@@ -149,28 +151,28 @@ def _line(text: str) -> str:
 
 def _change(when: str, kind: str, severity: str) -> str:
     """Return "2024-12-31 opens warning", "2025-01-03 critical" or "2025-02-01 resolves"."""
-    said = {"opens": f"opens {severity}", "changes": severity, "resolves": "resolves"}
-    return f"{when[: len('2024-12-31T07:00')]} {said[kind]}"
+    phrases = {"opens": f"opens {severity}", "changes": severity, "resolves": "resolves"}
+    return f"{when[: len('2024-12-31T07:00')]} {phrases[kind]}"
 
 
-def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:
+def findings(items: Iterable[Finding | Mapping[str, Any]]) -> str:
     """Return a list of what the model has to fix: one line per blocking finding."""
-    told = [one.to_json() if isinstance(one, Finding) else one for one in found]
-    lines = [_finding(one) for one in told if one.get("blocking", True)]
+    documents = [one.to_json() if isinstance(one, Finding) else one for one in items]
+    lines = [_finding(one) for one in documents if one.get("blocking", True)]
     return "\n".join(["What is wrong:", *lines])
 
 
 def advice(verdict: Mapping[str, Any], codes: Collection[str]) -> str:
     """Return an accepted verdict's findings with these codes, as text; "" if there are none."""
-    found = [one for check in verdict["checks"] for one in check["findings"]]
-    lines = [_finding(one) for one in found if one["code"] in codes]
+    rows = [one for check in verdict["checks"] for one in check["findings"]]
+    lines = [_finding(one) for one in rows if one["code"] in codes]
     return "\n".join(["There may still be mistakes here:", *lines]) if lines else ""
 
 
 def _finding(finding: Mapping[str, Any]) -> str:
-    place = [
+    parts = [
         f"{name} {finding[name]}" for name in ("path", "line", "edit", "test") if name in finding
     ]
     fix = f" Fix: {finding['fix']}." if finding.get("fix") else ""
-    where = f" ({', '.join(place)})" if place else ""
+    where = f" ({', '.join(parts)})" if parts else ""
     return f"- {finding['code']}{where}: {finding['message']}.{fix}"

@@ -57,7 +57,7 @@ def find_entries(
     others = ~Q(seq__in=[entry.seq for entry in new])
     for text in _questions(texts):
         try:
-            found = find(
+            results = find(
                 user,
                 text,
                 corpora=[CorpusName.FACTS],
@@ -70,7 +70,7 @@ def find_entries(
         except LimitExceeded as error:
             logger.warning("related_not_searched", user=user.pk, limit=error.limit)
             break
-        for hit in found.hits:
+        for hit in results.hits:
             if hit.score > best.get(hit.entry.seq, (0.0, hit.entry))[0]:
                 best[hit.entry.seq] = (hit.score, hit.entry)
     ranked = sorted(best.values(), key=lambda one: -one[0])
@@ -80,13 +80,13 @@ def find_entries(
 def _questions(texts: Iterable[str]) -> Iterator[str]:
     """Yield the texts joined so that each search has about as many terms as it may have."""
     questions: list[list[str]] = [[]]
-    known = set[str]()
+    seen = set[str]()
     for text in texts:
         new = {*terms(text[:MAX_CHARACTERS])}
-        if len(known | new) > MAX_TERMS and questions[-1]:
+        if len(seen | new) > MAX_TERMS and questions[-1]:
             questions.append([])
-            known = set()
-        known |= new
+            seen = set()
+        seen |= new
         questions[-1].append(text[:MAX_CHARACTERS])
     yield from ("\n".join(parts) for parts in questions[:MAX_SEARCHES] if any(parts))
 
@@ -158,16 +158,16 @@ def _name_of(edit: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def rank_records(
-    found: Mapping[RecordId, int], scanned: Mapping[RecordId, Record], texts: Iterable[str]
+    ranks: Mapping[RecordId, int], scanned: Mapping[RecordId, Record], texts: Iterable[str]
 ) -> list[RecordId]:
     """Return the records that the texts are about, best first.
 
-    `found` are records with the ranks of their entries in the search. The `scanned` records are
+    `ranks` are records with the ranks of their entries in the search. The `scanned` records are
     ranked by the words that they share with the texts, since a record may say it in other words
     than its entries.
     """
     scores = defaultdict[RecordId, float](float)
-    by_search = sorted(found, key=lambda record_id: found[record_id])
+    by_search = sorted(ranks, key=lambda record_id: ranks[record_id])
     for ranked in (by_search, _rank_by_words(scanned, texts)):
         for rank, record_id in enumerate(ranked):
             scores[record_id] += 1 / (RANK_OFFSET + rank)
@@ -175,8 +175,10 @@ def rank_records(
 
 
 def _rank_by_words(records: Mapping[RecordId, Record], texts: Iterable[str]) -> list[RecordId]:
-    said = {*terms(" ".join(texts))}
-    words = {record_id: said & {*terms(_text_of(record))} for record_id, record in records.items()}
+    query_terms = {*terms(" ".join(texts))}
+    words = {
+        record_id: query_terms & {*terms(_text_of(record))} for record_id, record in records.items()
+    }
     uses = Counter(word for shared in words.values() for word in shared)
     # Words that occur in more than half of the records don't help distinguish records.
     common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}

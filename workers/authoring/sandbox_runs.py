@@ -72,5 +72,5 @@ class SandboxRuns:
         """
         if not retrieval.may_alert(user):
             return ""
-        found = self.complete(user, RunKind.OUTLOOK, {}).output or {}
-        return prompts.alerts(found) if found.get("day") else ""
+        outlook = self.complete(user, RunKind.OUTLOOK, {}).output or {}
+        return prompts.alerts(outlook) if outlook.get("day") else ""

@@ -100,10 +100,9 @@ def expand_edit(sent: Any) -> Any:
         edit["fields"] = [{"name": name, **_type(type_)} for name, type_ in fields.items()]
     if edit.get("op") == Conflict.op and isinstance(edit.get("records"), list):
         edit["records"] = [_record(record) for record in edit["records"]]
-    if edit.get("op") == Add.op and _fits(row, fields):
+    if edit.get("op") == Add.op and (named := _named_values(row, fields)) is not None:
         del edit["row"]
-        named = zip((*ROW, *fields), row, strict=True)
-        values = {name: value for name, value in named if value is not None}
+        values = {name: value for name, value in named.items() if value is not None}
         edit |= {name: values.pop(name) for name in ROW if name in values}
         edit["fields"] = values
     return edit
@@ -143,10 +142,11 @@ def _record(record: Any) -> Any:
     return dict(zip(_RECORD, record.split(".", len(_RECORD) - 1), strict=False))
 
 
-def _fits(row: Any, fields: Any) -> bool:
-    return (
-        isinstance(row, list)
-        and isinstance(fields, list)
-        and all(isinstance(name, str) for name in fields)
-        and len(row) == len(ROW) + len(fields)
-    )
+def _named_values(row: Any, fields: Any) -> dict[str, Any] | None:
+    """Return a row's values by column, or None if the row does not fit the columns."""
+    if not isinstance(row, list) or not isinstance(fields, list):
+        return None
+    columns = (*ROW, *fields)
+    if len(row) != len(columns) or not all(isinstance(name, str) for name in fields):
+        return None
+    return dict(zip(columns, row, strict=True))

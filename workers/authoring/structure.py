@@ -159,7 +159,7 @@ class _Session:
             self._carry_out_all(self._first.calls)
             if self._done:
                 return
-        self._conversation.tell(prompts.STRUCTURE, self._question())
+        self._conversation.start(prompts.STRUCTURE, self._question())
         most = min(MAX_TURNS, BASE_TURNS + len(self._entries))
         for _ in range(most):
             if self._conversation.characters > MAX_CHARACTERS:
@@ -204,36 +204,36 @@ class _Session:
         try:
             match call.name:
                 case "open_domain":
-                    told = bench.open_domain(arguments["domain"])
+                    reply = bench.open_domain(arguments["domain"])
                 case "look_up":
-                    told = bench.look_up(**arguments)
+                    reply = bench.look_up(**arguments)
                 case CONSTRAINT_RULES.name:
-                    told = prompts.CONSTRAINTS
+                    reply = prompts.CONSTRAINTS
                 case "read_constraint":
-                    told = bench.read_constraint(arguments["name"])
+                    reply = bench.read_constraint(arguments["name"])
                 case "read_entry":
-                    told = bench.read_entry(arguments["seq"], arguments.get("start", 0))
+                    reply = bench.read_entry(arguments["seq"], arguments.get("start", 0))
                 case "edit":
-                    told = self._edit(**arguments)
+                    reply = self._edit(**arguments)
                 case "check":
-                    told = self._judge(commit=False)
+                    reply = self._judge(commit=False)
                 case _:
-                    told = self._judge(commit=True)
+                    reply = self._judge(commit=True)
         except ToolFailed as failure:
             self._refused = True
             self._conversation.answer(call, str(failure), failed=True)
         else:
-            self._conversation.answer(call, told)
+            self._conversation.answer(call, reply)
 
     def _edit(self, edits: Sequence[Any] | Mapping[str, Any], finish: bool = False) -> str:
         """Apply edits, and finish if asked to; raise ToolFailed with the reason on failure."""
-        told = self._bench.edit(edits)
+        reply = self._bench.edit(edits)
         if not finish:
-            return told
+            return reply
         try:
             return self._judge(commit=True)
         except ToolFailed as failure:
-            raise ToolFailed(f"{told} {failure}") from None
+            raise ToolFailed(f"{reply} {failure}") from None
 
     def _judge(self, *, commit: bool) -> str:
         """Have the gate judge the edits; with `commit`, also commit them if the gate accepts them.
@@ -265,12 +265,12 @@ class _Session:
         if run.outcome != RunOutcome.REJECTED:
             raise NotJudged(f"the gate could not judge the edits: {(run.error or {})['message']}")
         self._refusals += 1
-        told = _refusal(run, sorted(self._bench.edits))
+        refusal = _refusal(run, sorted(self._bench.edits))
         if self._refusals == MAX_REFUSALS:
             raise NotSettled(
-                f"structure: the gate refused the edits {MAX_REFUSALS} times; {told}", Blame.GATE
+                f"structure: the gate refused the edits {MAX_REFUSALS} times; {refusal}", Blame.GATE
             )
-        raise ToolFailed(_not_committed("\n".join([told, *self._follow_head()])))
+        raise ToolFailed(_not_committed("\n".join([refusal, *self._follow_head()])))
 
     def _propose(self, *, commit: bool) -> Run:
         return self._runs.complete(
@@ -331,9 +331,9 @@ def _beginning(text: str, most: int, how: str) -> str:
     return text if rest <= 0 else f"{text[:most]}\n... {rest} more characters: {how}"
 
 
-def _not_committed(told: str) -> str:
+def _not_committed(message: str) -> str:
     how = 'send only what changes, by number: edit(edits={"2": {...}}, finish=true)'
-    return f"Nothing was committed; your edits are kept: {how}. {told}"[:MAX_TOLD]
+    return f"Nothing was committed; your edits are kept: {how}. {message}"[:MAX_TOLD]
 
 
 def _in_order(run: Run) -> str:
@@ -349,11 +349,11 @@ def _in_order(run: Run) -> str:
 def _refusal(run: Run, numbers: Sequence[int]) -> str:
     """Return the gate's findings; `numbers` are those by which the model knows its edits."""
     verdict = (run.output or {}).get("verdict") or {}
-    found = [
+    findings = [
         {**finding, "edit": numbers[finding["edit"]]} if "edit" in finding else finding
         for check in verdict.get("checks", [])
         if not check["passed"]
         for finding in check["findings"]
     ]
-    told = prompts.findings(found)
-    return f"{told}\n{prompts.alerts(verdict)}" if verdict.get("day") else told
+    text = prompts.findings(findings)
+    return f"{text}\n{prompts.alerts(verdict)}" if verdict.get("day") else text

@@ -55,10 +55,10 @@ def _defaults(
         return {}
     types = {field.name: format_type(field.type).partition(" | None")[0] for field in class_.fields}
     holder = next((name for name in TEXT_FIELDS if types.get(name) == "str"), None)
-    found = {holder: text} if holder else {}
+    values = {holder: text} if holder else {}
     if types.get(DAY_FIELD) == "datetime.date":
-        found[DAY_FIELD] = day.isoformat()
-    return found
+        values[DAY_FIELD] = day.isoformat()
+    return values
 
 
 def _numbers(cited: object) -> list[int]:

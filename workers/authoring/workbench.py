@@ -150,7 +150,7 @@ class Workbench:
             raise ToolFailed(f"There is no domain {name!r}: {_names(self.outline.domains)}.")
         parts = [self._project.source(domain.schema_path).strip()]
         if texts := self.describe_texts([name]).get(name):
-            lines = [f"{'.'.join(place)} {written}" for place, written in texts.items()]
+            lines = [f"{'.'.join(location)} {written}" for location, written in texts.items()]
             parts.append("\n".join(["Texts in the fields, with ... if there are others:", *lines]))
         for collection in [*domain.collections, *domain.singletons]:
             newest = [self._show(*one) for one in self._newest(name, collection, SHOWN_RECORDS)]
@@ -164,15 +164,20 @@ class Workbench:
 
         READ_RECORDS records are read at most: all of small collections, and of others the newest.
         """
-        places = [(name, place) for name in domains for place in self.outline.domains[name].holders]
+        places = [
+            (name, holder) for name in domains for holder in self.outline.domains[name].holders
+        ]
         read: dict[str, list[tuple[list[Record], bool]]] = {name: [] for name, _ in places}
         room = READ_RECORDS
-        for rest, (name, place) in enumerate(sorted(places, key=lambda one: self._count(*one))):
+        for rest, (name, holder) in enumerate(sorted(places, key=lambda one: self._count(*one))):
             most = room // (len(places) - rest)
-            records = [record for _, record in self._newest(name, place, most)]
+            records = [record for _, record in self._newest(name, holder, most)]
             room -= len(records)
-            read[name].append((records, self._count(name, place) <= most))
-        return {name: describe_texts(of, self.outline.domains[name]) for name, of in read.items()}
+            read[name].append((records, self._count(name, holder) <= most))
+        return {
+            name: describe_texts(samples, self.outline.domains[name])
+            for name, samples in read.items()
+        }
 
     def read_constraint(self, name: str) -> str:
         """Return the source code of a constraint and its tests."""
@@ -212,23 +217,25 @@ class Workbench:
 
         `text` contains words that a record has to contain; `where` maps fields to their values.
         """
-        places = list(self._places(domain, collection))
+        locations = list(self._places(domain, collection))
         if key is not None:
-            return self._by_key(places, key)
+            return self._by_key(locations, key)
         words = text.casefold().split()
         fields = dict(where or {})
-        places = [place for place in places if self._has_fields(place, fields)]
-        if not places and fields:
+        locations = [location for location in locations if self._has_fields(location, fields)]
+        if not locations and fields:
             raise ToolFailed(f"No class searched has {' and '.join(fields)}: see open_domain.")
-        matching = (match for place in places for match in self._matching(*place, words, fields))
-        found = [self._show(*match) for match in itertools.islice(matching, MAX_RECORDS + 1)]
-        if not found:
+        matching = (
+            match for location in locations for match in self._matching(*location, words, fields)
+        )
+        lines = [self._show(*match) for match in itertools.islice(matching, MAX_RECORDS + 1)]
+        if not lines:
             return "No record matches."
-        if len(found) > MAX_RECORDS:
-            found[MAX_RECORDS:] = [
+        if len(lines) > MAX_RECORDS:
+            lines[MAX_RECORDS:] = [
                 f"... and more: only {MAX_RECORDS} are shown; narrow the search."
             ]
-        return _cut("\n".join(found))
+        return _cut("\n".join(lines))
 
     def related(self, lane: Lane, new: Sequence[LogEntry]) -> Related:
         """Return what the project has about these entries, so that the model need not look it up.
@@ -237,15 +244,15 @@ class Workbench:
         the search finds the records; its newest records are also compared by the words in them.
         """
         texts = [entry.content or "" for entry in new]
-        found = find_entries(lane, self._user, self.outline, new, texts)
-        places = [place for place in self._places(None, None) if self._count(*place)]
+        entries = find_entries(lane, self._user, self.outline, new, texts)
+        locations = [location for location in self._places(None, None) if self._count(*location)]
         scanned = {
             record_id: record
-            for place in places[:MAX_PLACES]
-            for record_id, record in self._newest(*place, SCANNED_RECORDS)
+            for location in locations[:MAX_PLACES]
+            for record_id, record in self._newest(*location, SCANNED_RECORDS)
         }
-        has_others = sum(self._count(*place) for place in places) > len(scanned)
-        located = locate_records(self._user, found, scanned, has_others=has_others)
+        has_others = sum(self._count(*location) for location in locations) > len(scanned)
+        located = locate_records(self._user, entries, scanned, has_others=has_others)
         ranked = rank_records(located, scanned, texts)
         shown = {
             record_id: record
@@ -253,19 +260,19 @@ class Workbench:
             if (record := scanned.get(record_id) or self._find(record_id))
         }
         touched = dict.fromkeys((domain, name) for domain, name, _ in shown)
-        lines = [self._keys_line(place, shown) for place in touched]
-        facts = self._facts_behind(shown.values(), found)
-        texts = {fact.content: fact.seq for fact in facts if fact.content}
-        records = [_cut_line(_describe(*one, texts)) for one in shown.items()]
+        lines = [self._keys_line(location, shown) for location in touched]
+        facts = self._facts_behind(shown.values(), entries)
+        seqs = {fact.content: fact.seq for fact in facts if fact.content}
+        records = [_cut_line(_describe(*one, seqs)) for one in shown.items()]
         kept = _fitting(records, MAX_RELATED_CHARACTERS)
         for record_id, record in itertools.islice(shown.items(), len(kept)):
             self.shown.records.add(record_id)
             self.shown.entries |= {*record.sources}
         lines += kept
         small = [
-            self._keys_line(place, ())
-            for place in places[:MAX_PLACES]
-            if place not in touched and self._count(*place) <= SMALL_COLLECTION
+            self._keys_line(location, ())
+            for location in locations[:MAX_PLACES]
+            if location not in touched and self._count(*location) <= SMALL_COLLECTION
         ]
         lines += _fitting(small, MAX_RELATED_CHARACTERS - sum(map(len, lines)))
         return Related("\n".join(lines), facts)
@@ -278,17 +285,17 @@ class Workbench:
         by_key = self._project.records_of(location.path).get(record_id.collection, {})
         return by_key.get(record_id.key)
 
-    def _keys_line(self, place: tuple[str, str], first: Iterable[RecordId]) -> str:
+    def _keys_line(self, location: tuple[str, str], first: Iterable[RecordId]) -> str:
         """Return the keys in a collection: those of the `first` records and then the newest."""
-        ours = [record_id.key for record_id in first if record_id[:2] == place]
-        newest = [record_id.key for record_id, _ in self._newest(*place, MAX_KEYS)]
+        ours = [record_id.key for record_id in first if record_id[:2] == location]
+        newest = [record_id.key for record_id, _ in self._newest(*location, MAX_KEYS)]
         keys = _fitting(list(dict.fromkeys([*ours, *newest]))[:MAX_KEYS], MAX_KEYS_CHARACTERS)
-        rest = self._count(*place) - len(keys)
+        rest = self._count(*location) - len(keys)
         others = f" and {rest} others" if rest > 0 else ""
-        return f"{'.'.join(place)} has the keys {', '.join(keys)}{others}"
+        return f"{'.'.join(location)} has the keys {', '.join(keys)}{others}"
 
     def _facts_behind(
-        self, records: Iterable[Record], found: Sequence[LogEntry]
+        self, records: Iterable[Record], entries: Sequence[LogEntry]
     ) -> Sequence[LogEntry]:
         """Return the newest facts behind each of these records, and then the other facts found."""
         behind = [seq for record in records for seq in record.sources[-FACTS_OF_RECORD:]]
@@ -299,10 +306,10 @@ class Workbench:
         ranked = [by_seq[seq] for seq in behind if seq in by_seq]
         # What is pending is a question of its own, and what was rejected must not be shown again.
         covered = EntryOutcome.objects.filter(
-            user=self._user, seq__in=[entry.seq for entry in found], outcome=Outcome.COVERED
+            user=self._user, seq__in=[entry.seq for entry in entries], outcome=Outcome.COVERED
         )
         settled = set(covered.values_list("seq", flat=True))
-        ranked += [one for one in found if one.kind in STATEMENTS and one.seq in settled]
+        ranked += [one for one in entries if one.kind in STATEMENTS and one.seq in settled]
         unique = list({fact.seq: fact for fact in ranked}.values())
         fitting = _fitting([fact.content or "" for fact in unique], MAX_FACT_CHARACTERS)
         kept = unique[: len(fitting)]
@@ -318,38 +325,38 @@ class Workbench:
     def _places(self, domain: str | None, collection: str | None) -> Iterator[tuple[str, str]]:
         if domain is not None and domain not in self.outline.domains:
             raise ToolFailed(f"There is no domain {domain!r}: {_names(self.outline.domains)}.")
-        places = [
+        locations = [
             (one.name, name)
             for one in self.outline.domains.values()
             for name in [*one.collections, *one.singletons]
             if domain in (None, one.name)
         ]
-        if collection is not None and not any(collection == name for _, name in places):
+        if collection is not None and not any(collection == name for _, name in locations):
             where = places_of(self._project, collection)
             raise ToolFailed(
-                f"There is no collection {collection!r}: {_names(map('.'.join, places))}{where}."
+                f"There is no collection {collection!r}: {_names(map('.'.join, locations))}{where}."
             )
-        return (place for place in places if collection in (None, place[1]))
+        return (location for location in locations if collection in (None, location[1]))
 
     def _count(self, domain: str, name: str) -> int:
         held = self.outline.domains[domain].collections.get(name)
         return held.count if held else 1
 
-    def _has_fields(self, place: tuple[str, str], fields: Iterable[str]) -> bool:
-        domain = self.outline.domains[place[0]]
-        held = domain.collections.get(place[1]) or domain.singletons[place[1]]
+    def _has_fields(self, location: tuple[str, str], fields: Iterable[str]) -> bool:
+        domain = self.outline.domains[location[0]]
+        held = domain.collections.get(location[1]) or domain.singletons[location[1]]
         class_ = domain.classes[held.class_name]
         return all(class_.field(name) is not None for name in fields)
 
     def _by_key(self, places: Sequence[tuple[str, str]], key: str) -> str:
-        found = []
-        for place in places:
-            location = self._project.find(RecordId(*place, key))
+        lines = []
+        for holder in places:
+            location = self._project.find(RecordId(*holder, key))
             if location and location.retired:
-                found.append(f"{'.'.join(place)} {key!r} was retired.")
-            elif location and (record := self._project.record(RecordId(*place, key))):
-                found.append(self._show(RecordId(*place, key), record))
-        return _cut("\n".join(found)) or f"No record has the key {key!r}."
+                lines.append(f"{'.'.join(holder)} {key!r} was retired.")
+            elif location and (record := self._project.record(RecordId(*holder, key))):
+                lines.append(self._show(RecordId(*holder, key), record))
+        return _cut("\n".join(lines)) or f"No record has the key {key!r}."
 
     def _matching(
         self, domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]
@@ -403,17 +410,17 @@ class Workbench:
                 if (problem := self._apply(number, data))
             }
         applied = self.edits.keys() if isinstance(sent, Mapping) else self.edits.keys() - before
-        told = " ".join(
+        message = " ".join(
             [f"Applied: {_ranges(applied)}.", *self._new_places(applied), *self._merged(applied)]
         )
         if refused:
             lines = "\n".join(f"- edit {number}: {why}" for number, why in refused.items())
             raise ToolFailed(
-                f"{told} Refused; all edits are kept: send only what changes, by number, such as"
+                f"{message} Refused; all edits are kept: send only what changes, by number, such as"
                 f' edits={{"{next(iter(refused))}": {{...}}}}, or null to leave one out.\n'
                 + _cut(lines)
             )
-        return told
+        return message
 
     def _new_places(self, numbers: Iterable[int]) -> Iterator[str]:
         """For each class defined by these edits, yield its collections."""
@@ -603,8 +610,8 @@ class Workbench:
             for name in collections
             if self._project.find(RecordId(domain.name, name, str(key)))
         ]
-        place = {"collection": next(iter([*places, *collections]), None), "key": key}
-        update = {"op": Update.op, **{name: edit[name] for name in given if name in edit}, **place}
+        target = {"collection": next(iter([*places, *collections]), None), "key": key}
+        update = {"op": Update.op, **{name: edit[name] for name in given if name in edit}, **target}
         if isinstance(fields := edit.get("fields"), dict):
             # What an `add` leaves empty is not to be cleared.
             update["fields"] = {name: one for name, one in fields.items() if one is not None}
@@ -636,12 +643,12 @@ def _with_collection(edit: Edit, outline: Outline) -> Edit:
 
 def _refuse_forbidden(edit: WriteConstraint) -> None:
     """Raise EditError for code that the gate would reject without running it."""
-    found = [
+    findings = [
         *check_policy(constraint_path(edit.name), edit.source),
         *check_policy(constraint_tests_path(edit.name), edit.tests_source),
     ]
-    if found:
-        places = [f"{one.path}:{one.line}: {one.message}" for one in found[:MAX_FINDINGS]]
+    if findings:
+        places = [f"{one.path}:{one.line}: {one.message}" for one in findings[:MAX_FINDINGS]]
         raise EditError("policy", "; ".join(places))
 
 
@@ -707,8 +714,8 @@ def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[st
 
 
 def _names(names: Iterable[str]) -> str:
-    known = ", ".join(names)
-    return f"use one of {known}" if known else "there are none yet"
+    choices = ", ".join(names)
+    return f"use one of {choices}" if choices else "there are none yet"
 
 
 def _ranges(numbers: Iterable[int]) -> str:

@@ -117,10 +117,10 @@ def execute(run: Run) -> None:
             _import(run, files, report, partial(_take_over, whole, report))
             return
         files = _repaired(files, report)
-        found = layout(files)
-        report.modules = dict(found.modules)
-        data = _read(allowance_of(run.user.workspace).shape, run, files, found)
-        _import(run, files, report, partial(_build, files, found, data, report))
+        project_layout = layout(files)
+        report.modules = dict(project_layout.modules)
+        data = _read(allowance_of(run.user.workspace).shape, run, files, project_layout)
+        _import(run, files, report, partial(_build, files, project_layout, data, report))
     except ImportFailed as refused:
         verdict = Verdict(checks=[Check("import", [refused.finding])])
         _refuse(run, verdict, report)
@@ -188,25 +188,27 @@ def _take_over(whole: Whole, report: Report, user: MemoryUser) -> Imported:
 
 def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
     """Return the files, repaired if needed; raise ImportFailed if any still isn't valid Python."""
-    found = {}
+    repaired_sources = {}
     for path, source in files.items():
         repaired = repair(source)
         if repaired.repairs:
             report.repairs.append({"path": path, "repairs": list(repaired.repairs)})
         if repaired.error:
             raise ImportFailed("syntax", repaired.error, path, repaired.line)
-        found[path] = repaired.source
-    return found
+        repaired_sources[path] = repaired.source
+    return repaired_sources
 
 
-def _read(shape: Shape, run: Run, files: Mapping[str, str], found: Layout) -> Mapping[str, Any]:
+def _read(
+    shape: Shape, run: Run, files: Mapping[str, str], project_layout: Layout
+) -> Mapping[str, Any]:
     """Execute the project in a sandbox; raise ImportFailed if it fails."""
-    if not found.modules:
+    if not project_layout.modules:
         raise ImportFailed(
             "no_modules",
             "no file has state: send modules that assign dataclass instances to names",
         )
-    code = reading_code(files, list(found.modules))
+    code = reading_code(files, list(project_layout.modules))
     try:
         with runner.open_sandbox(shape=shape) as sandbox:
             answer = sandbox.evaluate(
@@ -229,7 +231,7 @@ def _read(shape: Shape, run: Run, files: Mapping[str, str], found: Layout) -> Ma
 
 def _build(
     files: Mapping[str, str],
-    found: Layout,
+    project_layout: Layout,
     data: Mapping[str, Any],
     report: Report,
     user: MemoryUser,
@@ -242,14 +244,14 @@ def _build(
     try:
         graph = read(data)
         sources = (user.last_seq + 1,)
-        plan = translate(graph, found.modules, sources, taken=project.outline.domains)
+        plan = translate(graph, project_layout.modules, sources, taken=project.outline.domains)
         edits = plan.carry_out(project)
-        for name, path in found.constraints.items():
+        for name, path in project_layout.constraints.items():
             tests = files.get(constraint_tests_path(name), "")
             edit = WriteConstraint(name, files[path], tests, sources)
             apply(project, edit)
             edits.append(edit)
-        for path in found.left_out:
+        for path in project_layout.left_out:
             graph.notes.add("left_out", path, LEFT_OUT)
         report.notes = graph.notes.to_json()
         report.counts = plan.counts

@@ -167,8 +167,8 @@ def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
     tree = user.head.tree if user.head is not None else {}
     for path, seen in run.input.get("expects", {}).items():
         if tree.get(path, "") != seen:
-            said = "has changed since you opened it: reopen it and redo your change"
-            yield Finding(code="changed_meanwhile", path=path, message=said)
+            message = "has changed since you opened it: reopen it and redo your change"
+            yield Finding(code="changed_meanwhile", path=path, message=message)
 
 
 def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
@@ -254,8 +254,8 @@ def _apply(
             applied += 1
         change = project.change()
     except EditError as error:
-        place = applied if applied < len(edits) else None  # None: no single edit is to blame
-        finding = Finding(code=error.code, edit=place, message=str(error))
+        number = applied if applied < len(edits) else None  # None: no single edit is to blame
+        finding = Finding(code=error.code, edit=number, message=str(error))
         return [coverage, Check("edits", [finding, *repairs])], None
     return [coverage, Check("edits", repairs)], change
 

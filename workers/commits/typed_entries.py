@@ -152,15 +152,15 @@ def _offenders(
     """Bisect to find the entries that the gate rejects on top of `base`; map each to the reason."""
     if len(entries) == 1:
         return {entries[0].seq: verdict.reason}
-    found: dict[int, str] = {}
+    offenders: dict[int, str] = {}
     middle = len(entries) // 2
     accepted = list(base)
     for half in (entries[:middle], entries[middle:]):
         attempt = _attempt(user, [*accepted, *half])
         if not attempt.verdict.accepted:
-            found |= _offenders(user, accepted, half, attempt.verdict)
-        accepted += [entry for entry in half if entry.seq not in found]
-    return found
+            offenders |= _offenders(user, accepted, half, attempt.verdict)
+        accepted += [entry for entry in half if entry.seq not in offenders]
+    return offenders
 
 
 def _attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
@@ -205,8 +205,8 @@ def _attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
                 rejected[entry.seq] = _refusal(entry, error)
                 break
             edits += compiled
-            if found := set_aside_by(project, statements[entry.seq], compiled):
-                set_aside[entry.seq] = found
+            if values := set_aside_by(project, statements[entry.seq], compiled):
+                set_aside[entry.seq] = values
         else:
             change = project.change()
             case = ProjectCase(profile=Profile.TYPED, user=user, parent=user.head, change=change)

@@ -44,7 +44,7 @@ def send(subscription: StaffSubscription) -> None:
     try:
         for column in staff_mail.due(subscription, timezone.now()):
             for news in staff_mail.news(subscription, column):
-                _tell(subscription, news)
+                _send_news(subscription, news)
     except (CannotMail, OSError) as error:
         if isinstance(error, NO_ANSWER):
             _silent_until = timezone.now() + PAUSE
@@ -54,7 +54,7 @@ def send(subscription: StaffSubscription) -> None:
     leases.release(subscription, attempts=0, last_error="")
 
 
-def _tell(subscription: StaffSubscription, news: staff_mail.News) -> None:
+def _send_news(subscription: StaffSubscription, news: staff_mail.News) -> None:
     if news.number:
         if not subscription.staff.has_perm("memory.view_alert"):
             raise CannotMail(
@@ -65,4 +65,4 @@ def _tell(subscription: StaffSubscription, news: staff_mail.News) -> None:
             raise CannotMail("EMAIL_URL is not set: there is no mail server to send with.")
         staff_mail.mail(subscription, news).send()
         logger.info("mail_sent", subscription=subscription.pk, alerts=news.number)
-    staff_mail.told(subscription, news, timezone.now())
+    staff_mail.record_progress(subscription, news, timezone.now())

@@ -99,13 +99,13 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -
     deadline = time.monotonic() + seconds
     try:
         destination = destinations.parse(url)
-        found = destinations.addresses(destination, seconds)
+        addresses = destinations.addresses(destination, seconds)
     except (destinations.AddressRefused, destinations.NotFound) as error:
         return Response(error=str(error))
     try:
-        connected, address = connections.connect(found, destination.port, deadline)
+        connected, address = connections.connect(addresses, destination.port, deadline)
     except OSError as error:
-        tried = ", ".join(map(str, found))
+        tried = ", ".join(map(str, addresses))
         return Response(error=f"No connection to {tried}: {_words(error, seconds)}")
     try:
         with connections.post(

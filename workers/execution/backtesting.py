@@ -80,8 +80,8 @@ def _refused(backtest: Backtest) -> str | None:
     if head is None or head.tree.get(backtest.constraint) == backtest.source_hash:
         return None  # a workspace constraint, or a constraint that passed the gate
     findings = check_policy(backtest.constraint, backtests.own_source(backtest))
-    told = [f"line {finding.line}: {finding.message}" for finding in findings]
-    return "; ".join(told) or None
+    problems = [f"line {finding.line}: {finding.message}" for finding in findings]
+    return "; ".join(problems) or None
 
 
 def _evaluate(backtest: Backtest, user: MemoryUser) -> None:
@@ -179,17 +179,17 @@ class _History:
         for checkpoint, start, end in versions:
             if current is not None and time.monotonic() > self._deadline:
                 break  # the caller reports that the history is too long
-            found = self._stretch(checkpoint, start, end)
+            stretch = self._stretch(checkpoint, start, end)
             same = current is not None and (current.key, current.problem, current.end) == (
-                *(found.key, found.problem, found.start),
+                *(stretch.key, stretch.problem, stretch.start),
             )
             if current is not None and same:
                 current.end = end
-                current.versions += found.versions
+                current.versions += stretch.versions
                 continue
             if current is not None:
                 yield current
-            current = found
+            current = stretch
         if current is not None:
             yield current
 
@@ -198,14 +198,14 @@ class _History:
 
         Raises computed_states.CannotBeTold if the states cannot be reconstructed in this order.
         """
-        known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
-        head = known.select_related("user").order_by("-version").first()
+        versions = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
+        head = versions.select_related("user").order_by("-version").first()
         if head is None:
             return
-        found = computed_states.occurrences(head, self._since, self._until)
+        states = computed_states.occurrences(head, self._since, self._until)
         start: datetime.datetime | None = None
         last: AnyState = head
-        for moment, state in found:
+        for moment, state in states:
             if start is not None:
                 yield last, start, moment
             start, last = moment, state
@@ -214,10 +214,10 @@ class _History:
 
     def _heads(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
         """Yield the versions that were the head during the period, each with its start and end."""
-        known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
-        before = known.filter(created_at__lte=self._since).order_by("-version")
+        versions = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
+        before = versions.filter(created_at__lte=self._since).order_by("-version")
         first = before.values_list("version", flat=True).first() or 0
-        rows = known.filter(version__gte=first).order_by("version")
+        rows = versions.filter(version__gte=first).order_by("version")
         last: Checkpoint | None = None
         start = self._since
         for checkpoint in without_large(rows, keep=["tree", "outline"]).iterator(chunk_size=20):
@@ -275,8 +275,8 @@ class _History:
             ).results
             # If the constraint can't be forecast, only its findings at the start of the stretch are
             # known.
-            changes = [(change.at, change.error or change.found) for change in foreseen.changes]
-            for number, (when, told) in enumerate(changes or [("", "unknown")]):
+            changes = [(change.at, change.error or change.findings) for change in foreseen.changes]
+            for number, (when, status) in enumerate(changes or [("", "unknown")]):
                 instant = at if not number else forecasts.instant_of(when, self._user.time_zone)
                 if instant >= stretch.end:
                     break
@@ -285,7 +285,7 @@ class _History:
                         stretch, instant, "the findings change too often", ends=True
                     )
                     return
-                if not told:
+                if not status:
                     yield self._moment(stretch, instant)
                     continue
                 yield self._run(sandbox, stretch, instant)
@@ -323,8 +323,8 @@ class _History:
         """Return whether a user's own constraint imports something that the version lacks."""
         return self._constraint is None and error.type in _NOT_THERE
 
-    def _moment(self, stretch: _Stretch, at: datetime.datetime, **told: Any) -> Evaluation:
-        return Evaluation(at=at, version=stretch.version_at(at), **told)
+    def _moment(self, stretch: _Stretch, at: datetime.datetime, **columns: Any) -> Evaluation:
+        return Evaluation(at=at, version=stretch.version_at(at), **columns)
 
     def _unknown(
         self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False

@@ -54,7 +54,7 @@ def execute(run: Run) -> None:
         raise
     results = ran.results
     errors = [result.error for result in results if result.error is not None]
-    found = Found.of_results(plan, results)
+    outcome = Found.of_results(plan, results)
     result = runs.Result(
         outcome=RunOutcome(errors[0].outcome) if errors else RunOutcome.OK,
         output={
@@ -71,11 +71,11 @@ def execute(run: Run) -> None:
         },
         memory_bytes=ran.usage.memory_bytes,
     )
-    finish_run(run, plan, found, result, takes_now=any(result.takes_now for result in results))
+    finish_run(run, plan, outcome, result, takes_now=any(result.takes_now for result in results))
 
 
 def finish_run(
-    run: Run, plan: LoadPlan, found: Found, result: runs.Result, *, takes_now: bool | None
+    run: Run, plan: LoadPlan, outcome: Found, result: runs.Result, *, takes_now: bool | None
 ) -> None:
     """Bring the user's alerts in line with the findings, and store the run's result.
 
@@ -89,10 +89,10 @@ def finish_run(
     with transaction.atomic():
         applied = reconcile.apply(
             run,
-            found.findings,
-            completed=found.completed,
+            outcome.findings,
+            completed=outcome.completed,
             existing=plan.existing,
-            over_limit=found.over_limit,
+            over_limit=outcome.over_limit,
             sources=plan.sources,
             ended=plan.ended,
             takes_now=takes_now,
@@ -134,17 +134,17 @@ def try_one(run: Run) -> None:
     started = time.monotonic()
     path = run.input["constraint"]
     state = past_states.state_of(run)
-    told: dict[str, Any] = {"constraint": path, "applies": True, "reasons": [], "alerts": []}
+    output: dict[str, Any] = {"constraint": path, "applies": True, "reasons": [], "alerts": []}
     if path.startswith(FOLDER):
         workspace_constraint = applicability.live_at(
             run.user, path, Outline.from_json(state.outline)
         )
-        told |= {
+        output |= {
             "applies": workspace_constraint.applies,
             "reasons": list(workspace_constraint.reasons),
         }
         if not workspace_constraint.applies:
-            runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=told))
+            runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=output))
             return
         plan = LoadPlan(run.user, state, applicabilities=[workspace_constraint])
     else:
@@ -156,15 +156,15 @@ def try_one(run: Run) -> None:
     except SandboxError as error:
         if error.infrastructure and hosts.others():
             raise
-        runs.finish(run, failed(error, started, output=told))
+        runs.finish(run, failed(error, started, output=output))
         return
     (result,) = ran.results
-    told["alerts"] = [finding_json(finding) for finding in findings_of(result)]
+    output["alerts"] = [finding_json(finding) for finding in findings_of(result)]
     runs.finish(
         run,
         runs.Result(
             outcome=RunOutcome(result.error.outcome) if result.error else RunOutcome.OK,
-            output=told,
+            output=output,
             error=result.error,
             stdout=ran.usage.stdout,
             runner=sandbox.runner_name,

@@ -76,7 +76,7 @@ def _make(forecast: Forecast) -> None:
     end = start + forecasts.horizon()
     results, counts = _find(plan, forecast.results, start, end)
     ends = [datetime.datetime.fromisoformat(one["end"]) for one in results.values()]
-    told = forecasts.foreseen(results, user.time_zone, start, min([*ends, end]))
+    outlook = forecasts.foreseen(results, user.time_zone, start, min([*ends, end]))
     with transaction.atomic():
         locked = MemoryUser.objects.locked(user.pk)
         leases.write(
@@ -88,10 +88,10 @@ def _make(forecast: Forecast) -> None:
                 computed_at=timezone.now(),
                 start=start,
                 horizon_days=settings.UAC_FORECAST_DAYS,
-                known_until=told.known_until,
-                needs_daily=told.needs_daily,
+                known_until=outlook.known_until,
+                needs_daily=outlook.needs_daily,
                 results=results,
-                timeline=told.timeline,
+                timeline=outlook.timeline,
                 timings={"seconds": time.monotonic() - started, **counts},
             ),
         )
@@ -121,21 +121,21 @@ def _find(
     """
     keys = keys_of(plan)
     half = start + forecasts.horizon() / 2
-    known = {
+    stored = {
         path: earlier[path]
         for path, key in keys.items()
         if _is_good(earlier.get(path), key, plan.user.time_zone, start, half)
     }
-    missing = [path for path in keys if path not in known]
+    missing = [path for path in keys if path not in stored]
     made = _look_ahead(plan, missing, start, end) if missing else []
     for one in made:
-        known[one.path] = _to_json(one, keys[one.path], start, end)
+        stored[one.path] = _to_json(one, keys[one.path], start, end)
     counts = {
         "looked_at": len(missing),
         "used_again": len(keys) - len(missing),
         "calls": sum(one.calls for one in made),
     }
-    return {path: known[path] for path in keys}, counts
+    return {path: stored[path] for path in keys}, counts
 
 
 def _look_ahead(
@@ -196,8 +196,8 @@ def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
     outline, tree = plan.outline, plan.checkpoint.tree
     paths = [constraint_path(name) for name in outline.constraints]
     schemas = {domain.schema_path: name for name, domain in outline.domains.items()}
-    asked = paths if own is None else own
-    texts = checkpoints.read_files(plan.checkpoint, {*asked, *schemas})
+    own_paths = paths if own is None else own
+    texts = checkpoints.read_files(plan.checkpoint, {*own_paths, *schemas})
     imported = {name: domains_in(texts.get(path, ""), outline) for path, name in schemas.items()}
     most = plan.allowance.limits.alerts
 
@@ -212,16 +212,16 @@ def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
         parts = [forecasts.RULES, plan.user.time_zone, most, source, bindings, files]
         return sha256(canonical_json(parts))
 
-    found = {}
-    for path in asked:
+    keys = {}
+    for path in own_paths:
         every = "constraints" in texts[path]
         source = sorted((one, tree[one]) for one in (paths if every else [path]))
-        found[path] = key(source, domains_in(texts[path], outline), None)
+        keys[path] = key(source, domains_in(texts[path], outline), None)
     for path, bindings in plan.bindings.items():
         if path in plan.sources:
             domains = {collection["domain"] for bound in bindings.values() for collection in bound}
-            found[path] = key(plan.sources[path], domains, bindings)
-    return found
+            keys[path] = key(plan.sources[path], domains, bindings)
+    return keys
 
 
 def domains_in(text: str, outline: Outline) -> set[str]:

@@ -131,7 +131,7 @@ def allowance_of(workspace: Workspace) -> Allowance:
             result_depth=limits.result_depth,
             alerts=workspace.alert_limits.alerts_per_constraint,
         ),
-        shape=Shape.of(limits),
+        shape=Shape.from_limits(limits),
         single_use=workspace.single_use,
     )
 

@@ -34,28 +34,28 @@ def execute(run: Run) -> None:
     If the version's own code fails, no alerts are stored. Raises SandboxError if no sandbox is
     available or if the sandbox fails.
     """
-    found: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     try:
-        found = _outlook(run)
+        output = _outlook(run)
     except SandboxError as error:
         if error.infrastructure:
             raise
-    runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=found, runner=runner_name()))
+    runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=output, runner=runner_name()))
 
 
 def _outlook(run: Run) -> dict[str, Any]:
     """Return the day, the alerts and their changes; snoozed alerts are left out."""
     user, at = run.user, run.instant
-    found: dict[str, Any] = {"day": day_of(user, at).isoformat(), "alerts": [], "coming": []}
+    output: dict[str, Any] = {"day": day_of(user, at).isoformat(), "alerts": [], "coming": []}
     if run.checkpoint is None:
-        return found
+        return output
     plan = plan_run(user, run.checkpoint)
     with loaded(plan) as sandbox:
         ran = plan.run_constraints(sandbox, at)
         paths = [one.path for one in ran.results]
         coming = foresee(sandbox, plan, at, paths)
     alerts = alerts_of(ran.results, put_off=put_off(user))
-    return {**found, "alerts": alerts[:MAX_ALERTS], "coming": coming[:MAX_ALERTS]}
+    return {**output, "alerts": alerts[:MAX_ALERTS], "coming": coming[:MAX_ALERTS]}
 
 
 def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
@@ -67,14 +67,14 @@ def alerts_of(
     results: Iterable[ConstraintResult], *, put_off: Sequence[str] = ()
 ) -> list[dict[str, str]]:
     """Return the alerts in these results, most severe first, except for the alerts in `put_off`."""
-    found = [
+    alerts = [
         {"path": result.path, "severity": alert.severity, "message": alert.message}
         for result in results
         if result.error is None
         for alert in result.alerts
         if not put_off or finding_of(result.path, alert).fingerprint not in put_off
     ]
-    return sorted(found, key=lambda one: -severity_rank(one["severity"]))
+    return sorted(alerts, key=lambda one: -severity_rank(one["severity"]))
 
 
 def put_off(user: MemoryUser) -> list[str]:
@@ -113,13 +113,13 @@ def foresee(
             raise
         return []
     results = {one.path: {**vars(one), "error": None} for one in made if one.error is None}
-    told = forecasts.foreseen(results, time_zone, at, until)
+    forecast = forecasts.foreseen(results, time_zone, at, until)
     changes: dict[str, dict[str, Any]] = {}
-    for event in told.timeline:
+    for event in forecast.timeline:
         if event["kind"] in ("opens", "changes", "resolves"):
-            of = [event["key"]] if event["key"] is not None else event["records"]
+            subject = [event["key"]] if event["key"] is not None else event["records"]
             alert = changes.setdefault(
-                event["fingerprint"], {"path": event["constraint"], "of": of, "changes": []}
+                event["fingerprint"], {"path": event["constraint"], "of": subject, "changes": []}
             )
             when = event["day"] or event["at"]
             alert["changes"].append([when, event["kind"], event["severity"]])

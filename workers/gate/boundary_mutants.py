@@ -82,11 +82,11 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
     if sum(token.string in CLOCK for token in tokens) < 2:
         return []
     lines = source.splitlines(keepends=True)
-    found: tuple[list[BoundaryMutant], ...] = ([], [], [])
-    for place, token in enumerate(tokens):
+    mutants: tuple[list[BoundaryMutant], ...] = ([], [], [])
+    for index, token in enumerate(tokens):
         written, quoted = token.string, ""
         if token.type == tokenize.OP and written in _FLIPPED:
-            rank, instead, quoted = 0, _FLIPPED[written], _comparison(tokens, place)
+            rank, instead, quoted = 0, _FLIPPED[written], _comparison(tokens, index)
             fix = (
                 "decide from the entries whether the condition holds when both sides are equal, and"
                 " add a test for exactly that day or value"
@@ -94,7 +94,7 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
         elif token.type == tokenize.NAME and written in _SWAPPED:
             rank, instead = 1, _SWAPPED[written]
             fix = "add a test in which only one of the two conditions holds"
-        elif _is_boundary(tokens, place):
+        elif _is_boundary(tokens, index):
             rank, instead = 2, str(int(written) + 1)
             fix = (
                 "decide from the entries which day or value is the last one for which the condition"
@@ -109,15 +109,15 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
         quoted = quoted or line.strip()
         if len(quoted) > MAX_QUOTED:
             quoted = f"{quoted[: MAX_QUOTED - 1]}…"
-        found[rank].append(BoundaryMutant(mutant, row + 1, written, instead, quoted, fix))
-    return list(itertools.chain(*found))[:MAX_MUTANTS]
+        mutants[rank].append(BoundaryMutant(mutant, row + 1, written, instead, quoted, fix))
+    return list(itertools.chain(*mutants))[:MAX_MUTANTS]
 
 
-def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
-    """Return the source of the comparison whose operator is at `place`, including both operands."""
-    before = list(_operand(reversed(tokens[:place]), _CLOSING, _OPENING))
-    after = list(_operand(tokens[place + 1 :], _OPENING, _CLOSING))
-    both = [*reversed(before), tokens[place], *after]
+def _comparison(tokens: Sequence[tokenize.TokenInfo], index: int) -> str:
+    """Return the source of the comparison whose operator is at `index`, including both operands."""
+    before = list(_operand(reversed(tokens[:index]), _CLOSING, _OPENING))
+    after = list(_operand(tokens[index + 1 :], _OPENING, _CLOSING))
+    both = [*reversed(before), tokens[index], *after]
     gaps = [" " if one.end != another.start else "" for one, another in itertools.pairwise(both)]
     return "".join(
         part for one, gap in zip(both, [*gaps, ""], strict=True) for part in (one.string, gap)
@@ -136,17 +136,17 @@ def _operand(
         yield token
 
 
-def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
+def _is_boundary(tokens: Sequence[tokenize.TokenInfo], index: int) -> bool:
     """Return whether a token is a whole number that can be a boundary.
 
     An index, an increment, a unit conversion or another number's factor can't be a boundary: no
     test is expected for the 24 in `days * 24` or `24 * 60`.
     """
-    token = tokens[place]
+    token = tokens[index]
     if token.type != tokenize.NUMBER or not _INTEGER.fullmatch(token.string):
         return False
     around = [
-        tokens[one] if 0 <= one < len(tokens) else None for one in range(place - 2, place + 3)
+        tokens[one] if 0 <= one < len(tokens) else None for one in range(index - 2, index + 3)
     ]
     further, before, _, after, beyond = [one.string if one else "" for one in around]
     if token.string == "0" and not {before, after} & _COMPARING:

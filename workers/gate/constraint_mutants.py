@@ -41,7 +41,7 @@ class _Mutant:
     fix: str
     body: str
 
-    def of(self, source: str) -> str:
+    def mutate(self, source: str) -> str:
         return source + _TEMPLATE.replace("BODY", self.body)
 
 
@@ -149,7 +149,9 @@ def surviving_mutants(
     """
     bench = _Bench(sandbox, folder)
     always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]
-    survive = bench.unnoticed([(name, mutant.of(text)) for mutant, name, text in always], limits)
+    survive = bench.unnoticed(
+        [(name, mutant.mutate(text)) for mutant, name, text in always], limits
+    )
     survivors = list(itertools.compress(always, survive))
     strangers = {
         name
@@ -198,10 +200,10 @@ def _unnoticed_parts(
     survive = bench.unnoticed([(name, mutant.source) for name, mutant in mutants], bounded)
     survivors = itertools.compress(mutants, survive)
     for name, group in itertools.groupby(survivors, key=lambda one: one[0]):
-        found = [mutant for _, mutant in group]
-        for number, mutant in enumerate(found[:MAX_BOUNDARIES_TOLD], 1):
+        unnoticed = [mutant for _, mutant in group]
+        for number, mutant in enumerate(unnoticed[:MAX_BOUNDARIES_TOLD], 1):
             is_alert = isinstance(mutant, UnreachedAlert)
-            more = len(found) - number if number == MAX_BOUNDARIES_TOLD else 0
+            more = len(unnoticed) - number if number == MAX_BOUNDARIES_TOLD else 0
             yield Finding(
                 code=ALERT_UNREACHED if is_alert else BOUNDARY_UNNOTICED,
                 path=bench.path(name),

@@ -45,9 +45,9 @@ def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
 
     Alerts without a `key` are distinguished only by their evidence.
     """
-    found: dict[str, FoundAlert] = {}
+    by_fingerprint: dict[str, FoundAlert] = {}
     for alert in result.alerts:
-        other = found.setdefault(finding_of(result.path, alert).fingerprint, alert)
+        other = by_fingerprint.setdefault(finding_of(result.path, alert).fingerprint, alert)
         if other != alert and alert.key is None:
             yield _same_evidence(other.message, alert.message, path=result.path)
             return

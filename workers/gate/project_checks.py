@@ -93,15 +93,15 @@ def losses(
 
     Values must also have the same type to be equal, although in Python 1 == 1.0 == True.
     """
-    found: dict[RecordId, list[Record]] = {}
+    records: dict[RecordId, list[Record]] = {}
     for record_id, record in after:
-        found.setdefault(record_id, []).append(record)
-    for record_id in sorted(expected.keys() | found.keys()):
-        if record_id not in found:
+        records.setdefault(record_id, []).append(record)
+    for record_id in sorted(expected.keys() | records.keys()):
+        if record_id not in records:
             yield _record_finding("record_lost", record_id, "would be lost")
             continue
-        if len(found[record_id]) > 1:
-            what = f"would exist {len(found[record_id])} times"
+        if len(records[record_id]) > 1:
+            what = f"would exist {len(records[record_id])} times"
             yield _record_finding("record_doubled", record_id, what)
         if record_id not in expected:
             yield _record_finding(
@@ -109,7 +109,7 @@ def losses(
             )
             continue
         wanted = expected[record_id]
-        for one in found[record_id]:
+        for one in records[record_id]:
             if one != wanted or record_literal(one, Uses()) != record_literal(wanted, Uses()):
                 changed = _differing_field(wanted, one)
                 what = f"would change in the field {changed}" if changed else "would change"
@@ -122,11 +122,11 @@ def _record_finding(code: str, record_id: RecordId, what: str, field: str | None
     return Finding(code=code, record=record_id, field=field, message=message)
 
 
-def _differing_field(expected: Record, found: Record) -> str | None:
-    names = [*expected.fields, *found.fields]
+def _differing_field(expected: Record, actual: Record) -> str | None:
+    names = [*expected.fields, *actual.fields]
     nothing = object()
     return next(
-        (n for n in names if expected.fields.get(n, nothing) != found.fields.get(n, nothing)), None
+        (n for n in names if expected.fields.get(n, nothing) != actual.fields.get(n, nothing)), None
     )
 
 
@@ -136,10 +136,10 @@ def check_grounding(case: ProjectCase) -> Iterator[Finding]:
     Raises ReadingFailed if the entries can't be compared with the records.
     """
     is_of_model = case.profile == Profile.MODEL
-    found = list(unfounded(case.user, case.parent, case.change, is_of_model=is_of_model))
+    findings = list(unfounded(case.user, case.parent, case.change, is_of_model=is_of_model))
     for name, code in (("paraphrases", PARAPHRASE), ("translations", TRANSLATION)):
-        case.verdict.counts[name] = sum(one.code == code for one in found)
-    yield from found
+        case.verdict.counts[name] = sum(one.code == code for one in findings)
+    yield from findings
 
 
 def check_types(case: ProjectCase) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def check_records(case: ProjectCase) -> Iterator[Finding]:
     sandbox, change = case.sandboxes[0], case.change
     sizes = {path: len(change.files[path] or "") for path in change.expected}
     dumps = [sandbox.dump(part) for part in parts_of(sizes, DUMPED_BYTES)]
-    dumped = {path: found for one in dumps for path, found in one.records.items()}
+    dumped = {path: records for one in dumps for path, records in one.records.items()}
     for domain in change.outline.domains.values():
         counts = {name: collection.count for name, collection in domain.collections.items()}
         counts |= dict.fromkeys(domain.singletons, 1)
@@ -244,8 +244,8 @@ def check_constraints(case: ProjectCase) -> Iterator[Finding]:
         if path not in before:
             yield of_error("constraint_failed", error, change.files, path=path)
         elif path in sent:
-            told = of_error(STILL_FAILS, error, path=path)
-            yield replace(told, code=STILL_FAILS, fix=NOT_MENDED, blocking=False)
+            finding = of_error(STILL_FAILS, error, path=path)
+            yield replace(finding, code=STILL_FAILS, fix=NOT_MENDED, blocking=False)
     noted = {
         finding.path
         for check in verdict.checks
@@ -268,8 +268,8 @@ def _faulty_before(case: ProjectCase, paths: Collection[str]) -> set[str]:
         runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=plan.allowance.shape) as other,
     ):
         load([other], plan, tree.keys())
-        known = sorted(path for path in paths if path in tree)
-        failed, differing = faults(_run(case, [sandbox, other], known))
+        existing = sorted(path for path in paths if path in tree)
+        failed, differing = faults(_run(case, [sandbox, other], existing))
     return {*failed, *differing}
 
 
@@ -295,13 +295,13 @@ def check_silenced_alerts(case: ProjectCase) -> Iterator[Finding]:
 def check_mutants(case: ProjectCase) -> Iterator[Finding]:
     """Yield a finding for each mutant of a changed constraint that its tests do not notice."""
     limits = case.plan.allowance.limits
-    found = surviving_mutants(case.sandboxes[-1], case.constraints, case.sources, limits)
-    return _blocking_once(case.user, found) if case.profile == Profile.MODEL else found
+    findings = surviving_mutants(case.sandboxes[-1], case.constraints, case.sources, limits)
+    return _blocking_once(case.user, findings) if case.profile == Profile.MODEL else findings
 
 
-def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
+def _blocking_once(user: MemoryUser, proposed: Iterable[Finding]) -> Iterator[Finding]:
     """Make gaps in tests block, except for constraints that such gaps have blocked before."""
-    findings = list(found)
+    findings = list(proposed)
     paths = [one.path for one in findings if one.code in BLOCKING_ONCE and one.path]
     refused = (
         Run.objects.filter(user=user, test_gaps__overlap=paths) if paths else Run.objects.none()

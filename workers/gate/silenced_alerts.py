@@ -123,8 +123,8 @@ def _find_after(candidate: ModelChange, previous: Sandbox) -> FindingsByFingerpr
         texts = checkpoints.read_files(plan.checkpoint, [path for path in own if path not in files])
         changed += [path for path, text in texts.items() if "constraints" in text]
     kept = [path for path in own if path not in changed]
-    found = _find(candidate, previous, plan.bindings, [*kept, *plan.bindings])
-    return {**found, **(_find(candidate, sandbox, paths=changed) if changed else {})}
+    findings = _find(candidate, previous, plan.bindings, [*kept, *plan.bindings])
+    return {**findings, **(_find(candidate, sandbox, paths=changed) if changed else {})}
 
 
 def _find(
@@ -188,23 +188,23 @@ def _held_alerts(
         if fingerprint in by_hand:
             continue
         records = _evidence(candidate, finding)
-        known = {seq for seqs in rest_on(user, records).values() for seq in seqs}
+        evidence = {seq for seqs in rest_on(user, records).values() for seq in seqs}
         speaking = [
             seq
-            for seq in sorted(cited - known - {*finding.entries})
+            for seq in sorted(cited - evidence - {*finding.entries})
             if seq in sources and _speaks_of(sources[seq], finding, records, candidate.plan.outline)
         ]
         names = ", ".join(".".join(record_id) for record_id in records)
         about = f"a record in its evidence ({names})" if names else "it"
         record = next(iter(records), None)
-        told = f"the critical alert of {finding.constraint}, {finding.message[:300]!r},"
+        subject = f"the critical alert of {finding.constraint}, {finding.message[:300]!r},"
         if speaking:
             yield Finding(
                 code=RESOLVES,
                 path=finding.constraint,
                 record=record,
                 entry=speaking[-1],
-                message=f"{told} resolves: entry {speaking[-1]} mentions {about}",
+                message=f"{subject} resolves: entry {speaking[-1]} mentions {about}",
                 fingerprint=fingerprint,
                 blocking=False,
             )
@@ -213,7 +213,7 @@ def _held_alerts(
                 code=HELD,
                 path=finding.constraint,
                 record=record,
-                message=f"{told} would no longer be critical, and no entry that the edits cite"
+                message=f"{subject} would no longer be critical, and no entry that the edits cite"
                 f" mentions {about}, apart from the entries that the alert is based on",
                 fix="cite the entry that says what has changed, or drop the edits that silence the"
                 " alert",
@@ -258,7 +258,7 @@ def _speaks_of(
     """
     if records:
         return any(names_record(source, *one) for one in records.items())
-    return names_one_of(source.said, _about(finding.constraint, outline))
+    return names_one_of(source.text_and_data, _about(finding.constraint, outline))
 
 
 def _about(path: str, outline: Outline) -> list[str]:
@@ -281,16 +281,16 @@ def _unexplained_renames(
     if not renames:
         return
     project = checkpoints.open_project(candidate.plan.checkpoint, candidate.plan.user)
-    known = {
+    explained = {
         (domain, class_.name, field.name)
         for domain, schema in project.outline.domains.items()
         for class_ in schema.classes.values()
         for field in class_.fields
     }
     for edit in renames:
-        if (edit.domain, edit.class_name, edit.name) not in known:
+        if (edit.domain, edit.class_name, edit.name) not in explained:
             continue
-        known.add((edit.domain, edit.class_name, edit.new_name))
+        explained.add((edit.domain, edit.class_name, edit.new_name))
         cited = [sources[seq] for seq in edit.sources if seq in sources]
         domain = project.outline.domains.get(edit.domain)
         places = [*domain.collections, *domain.singletons] if domain else []
@@ -300,7 +300,7 @@ def _unexplained_renames(
             for record in islice(project.records(edit.domain, name), MAX_COMPARED)
         ]
         if any(
-            names_one_of(source.said, [edit.new_name.replace("_", " ")])
+            names_one_of(source.text_and_data, [edit.new_name.replace("_", " ")])
             or any(names_record(source, *one) for one in records)
             for source in cited
         ):
@@ -353,7 +353,11 @@ def _weaker_rules(
             }
         )
         about = _about(constraint_path(name), outline)
-        asking = [seq for seq in cited if seq in sources and names_one_of(sources[seq].said, about)]
+        asking = [
+            seq
+            for seq in cited
+            if seq in sources and names_one_of(sources[seq].text_and_data, about)
+        ]
         named = ", ".join(map(str, cited)) or "none"
         yield Finding(
             code="weaker_rule",

@@ -28,7 +28,7 @@ _VALUES = {
 }
 
 
-class _Place:
+class _Location:
     """The line of an error in a file; if the file has no source, lookups find nothing."""
 
     def __init__(self, fault: TypeFault, source: str, outline: Outline) -> None:
@@ -73,12 +73,12 @@ def fix_code(fault: TypeFault, source: str, outline: Outline) -> str:
     """
     for pattern, fix in _FIXES.items():
         if match := re.match(pattern, fault.message):
-            return fix(match, _Place(fault, source, outline))
+            return fix(match, _Location(fault, source, outline))
     return ""
 
 
-def _annotate(match: re.Match[str], place: _Place) -> str:
-    node = place.function()
+def _annotate(match: re.Match[str], location: _Location) -> str:
+    node = location.function()
     parameters = (
         [
             one.arg
@@ -117,43 +117,43 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(child)
 
 
-def _import(match: re.Match[str], place: _Place) -> str:
+def _import(match: re.Match[str], location: _Location) -> str:
     name = match["name"]
-    tests = _TESTS.fullmatch(place.path)
-    found = []
+    tests = _TESTS.fullmatch(location.path)
+    imports = []
     if tests and tests["name"] == name:
-        found.append(f"from {'workspace.' if tests['folder'] else ''}constraints import {name}")
-    for domain in place.outline.domains.values():
+        imports.append(f"from {'workspace.' if tests['folder'] else ''}constraints import {name}")
+    for domain in location.outline.domains.values():
         if name in domain.collections or name in domain.singletons:
-            found.append(f"from domains.{domain.name}.state import {name}")
+            imports.append(f"from domains.{domain.name}.state import {name}")
         elif name in domain.classes or name in domain.enums:
-            found.append(f"from domains.{domain.name}.schema import {name}")
-    if not found and name in LIBRARY:
-        found.append(f"import {name}")
-    elif not found and (module := module_of(name)) is not None:
-        found.append(f"from {module} import {name}")
-    if found:
-        return f"write {' or '.join(found)} at the top of the file"
+            imports.append(f"from domains.{domain.name}.schema import {name}")
+    if not imports and name in LIBRARY:
+        imports.append(f"import {name}")
+    elif not imports and (module := module_of(name)) is not None:
+        imports.append(f"from {module} import {name}")
+    if imports:
+        return f"write {' or '.join(imports)} at the top of the file"
     return "give it a value first, or import it at the top of the file"
 
 
-def _test_for_none(match: re.Match[str], place: _Place) -> str:
+def _test_for_none(match: re.Match[str], location: _Location) -> str:
     attribute = match.groupdict().get("attribute")
-    named = (place.owners(attribute) if attribute else []) or place.optional_fields()
+    named = (location.owners(attribute) if attribute else []) or location.optional_fields()
     return (
         f"{' or '.join(named) or 'a value on this line'} may be None: test for it first, as in"
         f" if {named[0] if named else 'value'} is not None and …"
     )
 
 
-def _compare_alike(match: re.Match[str], place: _Place) -> str:
+def _compare_alike(match: re.Match[str], location: _Location) -> str:
     """Advise comparing values of the same type: a string is neither a date nor a number."""
     types = {match["left"], match["right"]}
     values = [_VALUES[one] for one in types if one in _VALUES]
     return f"write the text as {values[0]}" if "str" in types and values else ""
 
 
-def _return_alike(match: re.Match[str], place: _Place) -> str:
+def _return_alike(match: re.Match[str], location: _Location) -> str:
     got, expected = match["got"], match["expected"]
     if expected.startswith(("Iterator[", "Generator[")) and got.startswith("list["):
         return f"yield each item instead of returning a list, or write -> {got}"
@@ -162,23 +162,23 @@ def _return_alike(match: re.Match[str], place: _Place) -> str:
     return f"return what the signature declares, or write -> {got}"
 
 
-def _return_always(match: re.Match[str], place: _Place) -> str:
+def _return_always(match: re.Match[str], location: _Location) -> str:
     return "return a value on every path; a check yields its alerts"
 
 
-def _say_what_it_holds(match: re.Match[str], place: _Place) -> str:
+def _say_what_it_holds(match: re.Match[str], location: _Location) -> str:
     example = {"dict": "dict[str, int]", "Mapping": "Mapping[str, int]"}
     return f"write the element types, as in {example.get(match['type'], match['type'] + '[str]')}"
 
 
-def _annotate_called(match: re.Match[str], place: _Place) -> str:
+def _annotate_called(match: re.Match[str], location: _Location) -> str:
     return f"annotate the parameters and the result of {match['name']}"
 
 
-def _name_fields(match: re.Match[str], place: _Place) -> str:
+def _name_fields(match: re.Match[str], location: _Location) -> str:
     classes = [
         class_
-        for domain in place.outline.domains.values()
+        for domain in location.outline.domains.values()
         for name, class_ in domain.classes.items()
         if name == match["class"]
     ]
@@ -189,7 +189,7 @@ def _name_fields(match: re.Match[str], place: _Place) -> str:
     )
 
 
-_FIXES: dict[str, Callable[[re.Match[str], _Place], str]] = {
+_FIXES: dict[str, Callable[[re.Match[str], _Location], str]] = {
     r"Function is missing a (?P<what>(?:return )?type annotation(?: for one or more \w+)?)$": (
         _annotate
     ),

@@ -59,25 +59,25 @@ def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
 def _new_faults(
     parent: Checkpoint | None, change: Change, code: Mapping[str, str], anew: Collection[str]
 ) -> list[TypeFault]:
-    found = check_types(_shown(change.outline, parent, code))
+    faults = check_types(_shown(change.outline, parent, code))
     counted = {*change.files, *anew}
-    if parent and any(fault.path not in counted for fault in found):
-        known = set(check_types(_shown(Outline.from_json(parent.outline), parent, {})))
-        found = [fault for fault in found if fault.path in counted or fault not in known]
-    return found
+    if parent and any(fault.path not in counted for fault in faults):
+        existing = set(check_types(_shown(Outline.from_json(parent.outline), parent, {})))
+        faults = [fault for fault in faults if fault.path in counted or fault not in existing]
+    return faults
 
 
 def _findings(
     check: Callable[[], list[TypeFault]], sources: Mapping[str, str], outline: Outline
 ) -> Iterator[Finding]:
     try:
-        found = check()
+        faults = check()
     except SandboxError as error:
         if error.infrastructure:
             raise
         yield Finding(code=error.outcome, message=error.message)
         return
-    for fault in found:
+    for fault in faults:
         yield Finding(
             code=fault.code,
             path=fault.path,
@@ -96,22 +96,22 @@ def widening(message: str, outline: Outline) -> str:
     may follow, or dates even though one may be missing. The result is "" if mypy's message is about
     something else, or if two classes with the same name both have the field.
     """
-    if not (found := _ARGUMENT.search(message)):
+    if not (match := _ARGUMENT.search(message)):
         return ""
     named = [
         (domain.name, class_)
         for domain in outline.domains.values()
         for class_ in domain.classes.values()
-        if class_.name == found["class"] and class_.field(found["field"])
+        if class_.name == match["class"] and class_.field(match["field"])
     ]
     if len(named) != 1:
         return ""
     domain_name, class_ = named[0]
-    if (wider := _widened(class_, found["field"], found["type"])) is None:
+    if (wider := _widened(class_, match["field"], match["type"])) is None:
         return ""
-    edit = WidenField(domain_name, class_.name, found["field"], wider)
+    edit = WidenField(domain_name, class_.name, match["field"], wider)
     return (
-        f"if {class_.name}.{found['field']} can have such a value, widen it: {edit.call}; if not,"
+        f"if {class_.name}.{match['field']} can have such a value, widen it: {edit.call}; if not,"
         " use another value in the test"
     )
 
@@ -144,8 +144,8 @@ def suggest_fix(fault: TypeFault, outline: Outline) -> str:
         )
     if (match := _NO_NAME.search(fault.message)) and match[1] in outline.domains:
         domain = outline.domains[match[1]]
-        known = {"state": [*domain.collections, *domain.singletons], "schema": domain.classes}
-        return f"domains.{match[1]}.{match[2]} has {_listed(known[match[2]])}."
+        names = {"state": [*domain.collections, *domain.singletons], "schema": domain.classes}
+        return f"domains.{match[1]}.{match[2]} has {_listed(names[match[2]])}."
     if match := _NO_ARGUMENT.match(fault.message):
         for domain in outline.domains.values():
             if (class_ := domain.classes.get(match[1])) is not None:

@@ -73,7 +73,7 @@ def names_record(
     texts, or if it shares several words with an entry that the record relies on. Unless `by_class`,
     the words of class and collection, which name all records of their kind, don't count.
     """
-    whose = (
+    owner_words = (
         text for name, value in record.fields.items() if name in WHOSE for text in texts_of(value)
     )
     kind = [snake(record.class_name), record_id.collection]
@@ -82,9 +82,9 @@ def names_record(
         *(text for value in record.fields.values() for text in texts_of(value)),
         *(kind if by_class else ()),
     ]
-    without = content_words([*whose, *(() if by_class else kind)]).keys()
-    return names_one_of(source.said, texts, without=without) or any(
-        shared_words(source.said, other.said, without=without) >= MIN_SHARED
+    without = content_words([*owner_words, *(() if by_class else kind)]).keys()
+    return names_one_of(source.text_and_data, texts, without=without) or any(
+        shared_words(source.text_and_data, other.text_and_data, without=without) >= MIN_SHARED
         for other in list(rests_on)[-MAX_RESTED:]
     )
 
@@ -118,7 +118,7 @@ def ungrounded_updates(
             )
             is_said = any(_says(source, old, new, zone) for source in cited)
             names_field = any(
-                names_one_of(source.said, [name.replace("_", " ")]) for source in cited
+                names_one_of(source.text_and_data, [name.replace("_", " ")]) for source in cited
             )
             shows_words = is_of_model and is_read and any(texts_of(new))
             if is_read and old is not None:
@@ -176,11 +176,11 @@ def _says(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bo
         case EnumMember(member=member):
             return Wording([source], zone).says(member.replace("_", " ").lower())
         case Ref(key=key):
-            return names_one_of(source.said, [key])
+            return names_one_of(source.text_and_data, [key])
         case list():
-            known = old if isinstance(old, list) else []
-            added = [item for item in new if item not in known]
-            is_kept = all(item in new for item in known)
+            old_items = old if isinstance(old, list) else []
+            added = [item for item in new if item not in old_items]
+            is_kept = all(item in new for item in old_items)
             return is_kept and all(_says(source, None, item, zone) for item in added)
         case Struct(fields=fields):
             parts = old.fields if isinstance(old, Struct) else {}

@@ -36,14 +36,14 @@ LONGEST = 64
 
 def names_one_of(text: str, texts: Iterable[str], *, without: Set[str] = frozenset()) -> bool:
     """Return whether a text has a content word from one of `texts`, ignoring those in `without`."""
-    said = Words(text)
-    return any(said.have(word) for word in content_words(texts) if word not in without)
+    words = Words(text)
+    return any(words.have(word) for word in content_words(texts) if word not in without)
 
 
 def shared_words(text: str, other: str, *, without: Set[str] = frozenset()) -> int:
     """Count the content words that a text shares with another, ignoring those in `without`."""
-    said = Words(other)
-    return sum(said.have(word) for word in content_words([text]) if word not in without)
+    words = Words(other)
+    return sum(words.have(word) for word in content_words([text]) if word not in without)
 
 
 def content_words(texts: Iterable[str]) -> dict[str, None]:
@@ -111,11 +111,11 @@ def is_sign(character: str) -> bool:
     return unicodedata.category(character) == "Lo"
 
 
-def _is_akin(stem: str, said: Set[str], in_order: Sequence[str]) -> bool:
+def _is_akin(stem: str, stems: Set[str], in_order: Sequence[str]) -> bool:
     """Return whether a text has this stem or a shorter or longer one: "medic" and "medicat"."""
     return (
-        stem in said
-        or any(stem[:length] in said for length in range(LONG_STEM, len(stem)))
+        stem in stems
+        or any(stem[:length] in stems for length in range(LONG_STEM, len(stem)))
         or (len(stem) >= LONG_STEM and any_starts_with(in_order, stem))
     )
 

@@ -76,6 +76,6 @@ def successor(record: Record, added: Sequence[Record]) -> Record | None:
 
 def _takes_the_place(new: Record, old: Record) -> bool:
     """Return whether a new record has an old record's class and at least half of its values."""
-    told = {name: value for name, value in old.fields.items() if value is not None}
-    kept = [name for name, value in told.items() if same(new.fields.get(name), value)]
-    return new.class_name == old.class_name and bool(told) and 2 * len(kept) >= len(told)
+    fields = {name: value for name, value in old.fields.items() if value is not None}
+    kept = [name for name, value in fields.items() if same(new.fields.get(name), value)]
+    return new.class_name == old.class_name and bool(fields) and 2 * len(kept) >= len(fields)

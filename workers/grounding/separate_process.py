@@ -78,17 +78,17 @@ class Cited:
         """Return approximately how many characters have to be read, counting repetitions."""
         sizes = {seq: len(source.whole) for seq, source in self.sources.items()}
 
-        def of(*seqs: Iterable[int]) -> int:
+        def count(*seqs: Iterable[int]) -> int:
             return sum(sizes.get(seq, 0) for some in seqs for seq in some)
 
         return (
-            sum(of(one.sources) + _length(one.fields) for one in self.claims)
+            sum(count(one.sources) + _length(one.fields) for one in self.claims)
             + sum(
-                of(cited, newest(one.rested_on)) + _length({name: one.after.fields.get(name)})
+                count(cited, newest(one.rested_on)) + _length({name: one.after.fields.get(name)})
                 for one in self.updates
                 for name, cited in one.cited.items()
             )
-            + sum(of(one.sources, newest(one.rested_on)) for one in self.retirements)
+            + sum(count(one.sources, newest(one.rested_on)) for one in self.retirements)
         )
 
 

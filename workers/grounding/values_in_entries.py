@@ -65,7 +65,7 @@ class Source:
     speaker: str = ""
 
     @property
-    def said(self) -> str:
+    def text_and_data(self) -> str:
         """The text and the data, joined."""
         data = "" if self.data is None else json.dumps(self.data, ensure_ascii=False)
         return "\n".join(part for part in (self.text, data) if part)
@@ -73,7 +73,7 @@ class Source:
     @property
     def whole(self) -> str:
         """The text, the data and the speaker, joined."""
-        return f"{self.said}\n{self.speaker}" if self.speaker else self.said
+        return f"{self.text_and_data}\n{self.speaker}" if self.speaker else self.text_and_data
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def claims_of(
     A value isn't new if it was in a field that no longer exists: the field was renamed.
     """
     old = before.fields if before else {}
-    known = set(fields)
-    renamed = [value for name, value in old.items() if name not in known]
+    current = set(fields)
+    renamed = [value for name, value in old.items() if name not in current]
     new = {
         name: value
         for name, value in record.fields.items()
@@ -144,7 +144,7 @@ def is_translation(sources: Sequence[Source], text: str, zone: zoneinfo.ZoneInfo
     what an entry says, since each entry has a date. Other names may be missing: many are written
     differently in another language.
     """
-    if language_of(text) in {language_of(source.said) for source in sources}:
+    if language_of(text) in {language_of(source.text_and_data) for source in sources}:
         return False
     ground, dates_alone = _Ground(zone), _Ground(zone)
     for source in sources:
@@ -235,13 +235,13 @@ class _Ground:
 
         The entries are read in other languages than English only if something is missing in it.
         """
-        found = list(self._missing(value))
-        if self._is_translated or not any(kind.blocking for kind, _ in found):
-            return found
+        missing = list(self._missing(value))
+        if self._is_translated or not any(kind.blocking for kind, _ in missing):
+            return missing
         self._is_translated = True
         for text, at in self._parts:
-            said, numbers = _read_in_english(text, at)
-            self._said.update(said)
+            values, numbers = _read_in_english(text, at)
+            self._said.update(values)
             self._numbers |= numbers
         return list(self._missing(value))
 
@@ -335,16 +335,16 @@ class _Ground:
             yield TIME, moment.isoformat()
 
     def _missing_in_any_language(self, text: str) -> Iterator[tuple[_Kind, str]]:
-        found = list(self._missing_in_text(text))
-        names = [(kind, part) for kind, part in found if not kind.blocking]
-        if self._is_translated and len(names) < len(found):
+        missing = list(self._missing_in_text(text))
+        names = [(kind, part) for kind, part in missing if not kind.blocking]
+        if self._is_translated and len(names) < len(missing):
             for restated in in_english(text):
                 if not any(kind.blocking for kind, _ in self._missing_in_text(restated)):
-                    found = names
-        yield from found
+                    missing = names
+        yield from missing
 
     def _missing_in_text(self, text: str) -> Iterator[tuple[_Kind, str]]:
-        if any(plain(text) in said for said in self._texts):
+        if any(plain(text) in original for original in self._texts):
             return
         read: list[tuple[int, int]] = []
         for dated in absolute_dates(text):
@@ -362,7 +362,7 @@ class _Ground:
             if _WITH_UNIT.fullmatch(code):
                 continue
             read.append((start, start + len(code)))
-            if not any(_squeezed(code) in said for said in self._squeezed):
+            if not any(_squeezed(code) in original for original in self._squeezed):
                 yield CODE, code
         times = {f"{hour:02}:{minute:02}" for hour, minute in self._said.times}
         for match in _CLOCK.finditer(masked(text, read)):
@@ -420,17 +420,17 @@ class _Ground:
 @lru_cache(maxsize=1 << 10)
 def _read_in_english(text: str, at: datetime.datetime) -> tuple[Said, frozenset[Decimal]]:
     """Return the dates, times and numbers that a text in other languages than English mentions."""
-    said, numbers = Said(), set[Decimal]()
+    values, numbers = Said(), set[Decimal]()
     for restated in in_english(text):
-        said.update(moments_said(restated, at))
+        values.update(moments_said(restated, at))
         numbers |= numbers_said(restated)
-    return said, frozenset(numbers)
+    return values, frozenset(numbers)
 
 
 def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:
     """Return whether any of the words, which must be sorted, begins with `beginning`."""
-    place = bisect_left(in_order, beginning)
-    return place < len(in_order) and in_order[place].startswith(beginning)
+    index = bisect_left(in_order, beginning)
+    return index < len(in_order) and in_order[index].startswith(beginning)
 
 
 def _codes(text: str) -> Iterator[tuple[int, str]]:

@@ -78,19 +78,21 @@ class Wording:
         if not wanted:
             words = _spaced(text)
             return any(
-                words in _spaced(said) if words.strip() else plain(text) in said
-                for said in self._texts
+                words in _spaced(entry_text) if words.strip() else plain(text) in entry_text
+                for entry_text in self._texts
             )
-        found = set(filter(self._has, wanted))
-        return bool(found) and ONE_IN * len(found | (wanted & self._days)) >= len(wanted)
+        present = set(filter(self._has, wanted))
+        return bool(present) and ONE_IN * len(present | (wanted & self._days)) >= len(wanted)
 
     def is_quoted_in(self, reason: str) -> bool:
         """Return whether a text repeats consecutive words of an entry, or a short entry in full."""
         given = _tokens(reason)
-        for said in map(_tokens, self._texts):
-            least = QUOTED_CHARACTERS if any(is_sign(token[0]) for token in said) else QUOTED_WORDS
-            size = min(least, len(said))
-            common = _runs(said, size) & _runs(given, size)
+        for tokens in map(_tokens, self._texts):
+            least = (
+                QUOTED_CHARACTERS if any(is_sign(token[0]) for token in tokens) else QUOTED_WORDS
+            )
+            size = min(least, len(tokens))
+            common = _runs(tokens, size) & _runs(given, size)
             if any(content_words(run) or any(map(is_sign, "".join(run))) for run in common):
                 return True
         return False
@@ -201,14 +203,14 @@ def _runs(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
 
 def _finding(claim: Claim, name: str, wording: Wording, *, translates: bool) -> Finding:
     cited = ", ".join(map(str, claim.sources)) or "none"
-    place = f"field {name} of {'.'.join(claim.record_id)}"
+    subject = f"field {name} of {'.'.join(claim.record_id)}"
     reason = claim.derived.get(name)
     is_paraphrase = reason is not None and wording.is_quoted_in(reason)
     if is_paraphrase or translates:
         does, why = ("paraphrases", f": {reason}") if is_paraphrase else ("translates", "")
         return Finding(
             code=PARAPHRASE if is_paraphrase else TRANSLATION,
-            message=f"{place} {does} the entries that the record cites ({cited}){why}",
+            message=f"{subject} {does} the entries that the record cites ({cited}){why}",
             record=claim.record_id,
             field=name,
             entry=max(claim.sources, default=None),
@@ -216,7 +218,7 @@ def _finding(claim: Claim, name: str, wording: Wording, *, translates: bool) -> 
         )
     return Finding(
         code="ungrounded_text",
-        message=f"{place} shares too few words with the entries that the record cites ({cited})"
+        message=f"{subject} shares too few words with the entries that the record cites ({cited})"
         + ("" if reason is None else ", and its reason in `derived` quotes none of them"),
         fix=FIX,
         record=claim.record_id,

@@ -395,12 +395,12 @@ def _whole(text: str) -> str:
 
 def _usage(response: "ModelResponse") -> Usage | None:
     """Return the provider's token counts; None if they are missing or implausible."""
-    told = response.usage
+    reported = response.usage
     usage = Usage(
-        input_tokens=told.input_tokens or 0,
-        output_tokens=told.output_tokens or 0,
-        cache_read_tokens=told.cache_read_tokens or 0,
-        cache_write_tokens=told.cache_write_tokens or 0,
+        input_tokens=reported.input_tokens or 0,
+        output_tokens=reported.output_tokens or 0,
+        cache_read_tokens=reported.cache_read_tokens or 0,
+        cache_write_tokens=reported.cache_write_tokens or 0,
     )
     counts = dataclasses.astuple(usage)
     return usage if usage.tokens and min(counts) >= 0 and max(counts) < MAX_TOKENS else None

@@ -157,7 +157,7 @@ def _recorded(
                 usage=usage,
                 error=error,
                 answered_by=answer.model if answer else failure.answered_by if failure else "",
-                answer=_said(answer, failure),
+                answer=_format_answer(answer, failure),
                 unsent=failure is not None and failure.unsent,
             ),
         )
@@ -189,7 +189,7 @@ def _finish(call: LlmCall, ending: Ending) -> None:
     llm_calls.finish(call, ending, keep_content=settings.UAC_LLM_KEEP_CONTENT)
 
 
-def _said(answer: ModelAnswer | None, failure: CallFailed | None) -> dict[str, Any] | None:
+def _format_answer(answer: ModelAnswer | None, failure: CallFailed | None) -> dict[str, Any] | None:
     if answer is not None:
         return _message_json(answer.message)
     return {"role": "assistant", "text": failure.text} if failure and failure.text else None

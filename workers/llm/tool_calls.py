@@ -18,8 +18,8 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
     text = sent if isinstance(sent, str) else json.dumps(sent)
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:
-        known = ", ".join(tool.name for tool in tools) or "none"
-        return ToolCall(id, name, {}, text, f"There is no tool {name!r}. The tools are: {known}.")
+        choices = ", ".join(tool.name for tool in tools) or "none"
+        return ToolCall(id, name, {}, text, f"There is no tool {name!r}. The tools are: {choices}.")
     try:
         # Some models send no arguments at all for a function without parameters.
         arguments = json.loads(text or "{}", parse_constant=_refuse)

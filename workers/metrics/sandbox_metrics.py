@@ -119,12 +119,12 @@ class Pools(Collector):
             for (state, hash_seed), number in pool.census().items():
                 sandboxes.add_metric([state, hash_seed], number)
             counts = pool.counts
-            for found, number in (
+            for outcome, number in (
                 ("resident", counts.resident),
                 ("fresh", counts.hits),
                 ("nothing", counts.misses),
             ):
-                claims.add_metric([found], number)
+                claims.add_metric([outcome], number)
             for reason, number in list(counts.destroyed.items()):
                 destroyed.add_metric([reason.replace(" ", "_")], number)
         yield from (sandboxes, claims, destroyed)

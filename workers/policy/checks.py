@@ -54,19 +54,19 @@ def _check(path: str, source: str, kind: FileKind) -> list[Finding]:
     text = source.replace("\r\n", "\n")
     try:
         tree = parse_python(text, path)
-        found = list(check_tree(kind, tree))
-        found += _check_text(text, kind)
+        breaches = list(check_tree(kind, tree))
+        breaches += _check_text(text, kind)
     except SyntaxError as error:
         detail = error.msg.removeprefix("invalid syntax").lstrip(". ")
         why = f"invalid syntax: {detail}" if detail else "invalid syntax"
-        found = [(error.lineno or 1, "syntax", why)]
+        breaches = [(error.lineno or 1, "syntax", why)]
     except (RecursionError, MemoryError):
-        found = [(1, "syntax", "nested too deeply: use names for the parts")]
+        breaches = [(1, "syntax", "nested too deeply: use names for the parts")]
     except (ValueError, tokenize.TokenError) as error:  # such as null characters
-        found = [(1, "syntax", f"not Python source: {error}")]
+        breaches = [(1, "syntax", f"not Python source: {error}")]
     return [
         Finding(code=code, path=path, line=line, message=message)
-        for line, code, message in dict.fromkeys(sorted(found))
+        for line, code, message in dict.fromkeys(sorted(breaches))
     ]
 
 
@@ -74,8 +74,8 @@ def _check_text(text: str, kind: FileKind) -> Iterator[Breach]:
     if kind is MANIFEST:
         return
     for number, line in enumerate(text.split("\n"), start=1):
-        if found := _UNPRINTABLE.search(line):
-            name = f"U+{ord(found[0]):04X}"
+        if match := _UNPRINTABLE.search(line):
+            name = f"U+{ord(match[0]):04X}"
             yield number, "syntax", f"the control character {name}: write an escape such as '\\n'"
             return  # Python may count lines differently from here on
     if kind is QUERY:

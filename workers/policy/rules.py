@@ -395,8 +395,10 @@ class _Policy:
                 yield node, f"{message}: rename yours, or call it within a function"
             case ast.Call(func=function):
                 origin = self.origin(function) or ""
-                known = origin in CONSTRUCTORS or SCHEMA_MODULE.fullmatch(origin.rpartition(".")[0])
-                if not known:
+                is_pure = origin in CONSTRUCTORS or SCHEMA_MODULE.fullmatch(
+                    origin.rpartition(".")[0]
+                )
+                if not is_pure:
                     text = ast.unparse(function)[:60]
                     yield node, f"{text}(…) runs on import: call it within a function"
                 elif origin == "dataclasses.field":

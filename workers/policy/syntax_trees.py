@@ -9,8 +9,8 @@ from collections.abc import Iterator
 def parameters_of(node: ast.FunctionDef) -> list[ast.arg]:
     """Return all parameters of a function, including starred and keyword-only ones."""
     arguments = node.args
-    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return [*found, *filter(None, [arguments.vararg, arguments.kwarg])]
+    parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [*parameters, *filter(None, [arguments.vararg, arguments.kwarg])]
 
 
 def list_bound_names(statements: list[ast.stmt]) -> Iterator[str]:

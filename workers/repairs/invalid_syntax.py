@@ -47,9 +47,9 @@ def _literals(source: str) -> Iterator[tuple[int, int]]:
     A failed search for closing quotes is not repeated, so no part of the source is read twice.
     """
     open_until = dict.fromkeys(_UNTIL, 0)
-    place = 0
-    while (opening := _OPENING.search(source, place)) is not None:
-        start, place = opening.start(), opening.start() + 1
+    position = 0
+    while (opening := _OPENING.search(source, position)) is not None:
+        start, position = opening.start(), opening.start() + 1
         for mark in dict.fromkeys((opening[0], opening[0][0])):
             if start < open_until[mark]:
                 continue
@@ -58,7 +58,7 @@ def _literals(source: str) -> Iterator[tuple[int, int]]:
             end = within.end() if mark == "#" else within.end() + len(mark)
             if mark == "#" or source.startswith(mark, within.end()):
                 yield start, end
-                place = end
+                position = end
                 break
             open_until[mark] = within.end()
 
@@ -82,7 +82,7 @@ def _leading_zeros(source: str) -> str:
     for call in _CALENDAR.finditer(masked):
         for zeros in _ZEROS.finditer(masked, call.start(1), call.end(1)):
             drop |= set(range(zeros.start(), zeros.end()))
-    return "".join(c for place, c in enumerate(source) if place not in drop)
+    return "".join(c for index, c in enumerate(source) if index not in drop)
 
 
 _OCTAL = re.compile(r"(?<![\w.])0[oO]([0-9]++)\b")
@@ -95,15 +95,15 @@ def _impossible_octals(source: str) -> str:
     author knows whether 12 or the octal value is meant.
     """
     masked = _masked(source)
-    found = [
+    literals = [
         (octal.span(), octal[1].lstrip("0") or "0")
         for call in _CALENDAR.finditer(masked)
         for octal in _OCTAL.finditer(masked, call.start(1), call.end(1))
     ]
-    if any(set(digits) & {"8", "9"} for _, digits in found) and not any(
-        len(digits) > 1 and not set(digits) & {"8", "9"} for _, digits in found
+    if any(set(digits) & {"8", "9"} for _, digits in literals) and not any(
+        len(digits) > 1 and not set(digits) & {"8", "9"} for _, digits in literals
     ):
-        for (start, end), digits in reversed(found):
+        for (start, end), digits in reversed(literals):
             source = source[:start] + digits + source[end:]
     return source
 

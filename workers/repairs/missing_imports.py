@@ -24,7 +24,7 @@ _OF_CONSTRAINTS = dict.fromkeys(LIBRARY["uac"], "uac")
 _OF_TESTS = {**_OF_CONSTRAINTS, **dict.fromkeys(LIBRARY["uac.testing"], "uac.testing")}
 
 
-def add_missing_imports(source: str, known: Mapping[str, str]) -> str:
+def add_missing_imports(source: str, modules: Mapping[str, str]) -> str:
     """Import undefined names that are unambiguous, such as `Optional` or `date`."""
     tree = parse_valid(source)
     if tree is None:
@@ -41,8 +41,8 @@ def add_missing_imports(source: str, known: Mapping[str, str]) -> str:
     for name in sorted(used.keys() - bound):
         if name == "datetime" and _is_module(tree, name):
             lines.append("import datetime\n")
-        elif name in known:
-            lines.append(f"from {known[name]} import {name}\n")
+        elif name in modules:
+            lines.append(f"from {modules[name]} import {name}\n")
         elif name in {"dataclasses", "decimal", "enum", "typing"}:
             lines.append(f"import {name}\n")
     return insert_after_docstring(source, tree, "".join(lines))

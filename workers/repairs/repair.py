@@ -41,7 +41,7 @@ def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Re
     is empty for a foreign project, where a name such as `Alert` may mean something else.
     """
     names: list[str] = []
-    missing_imports = partial(add_missing_imports, known={**KNOWN_NAMES, **library})
+    missing_imports = partial(add_missing_imports, modules={**KNOWN_NAMES, **library})
     of_program: Rules = {**PROGRAM_RULES, "missing_imports": missing_imports}
     for rules in (TEXT_RULES, of_program):
         for _ in range(MAX_ROUNDS):

@@ -25,10 +25,10 @@ Value = TypeVar("Value")
 
 def take_field(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
     """Return a response's field `name`, whose type must be exactly `kind`."""
-    found = value.get(name)
-    if type(found) is not kind:
+    item = value.get(name)
+    if type(item) is not kind:
         raise ProtocolError(f"{name} is not a {kind.__name__}")
-    return found
+    return item
 
 
 def read_pair(value: Any) -> tuple[str, str] | None:
@@ -42,27 +42,27 @@ def read_pair(value: Any) -> tuple[str, str] | None:
 
 def take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return a response's field `name`, which must be a list of objects."""
-    found: list[Any] = take_field(value, name, list)
-    if not all(isinstance(item, dict) for item in found):
+    items: list[Any] = take_field(value, name, list)
+    if not all(isinstance(item, dict) for item in items):
         raise ProtocolError(f"{name} is not a list of objects")
-    return found
+    return items
 
 
 def _number(value: dict[str, Any], name: str) -> float:
-    found = value.get(name)
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
+    number = value.get(name)
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise ProtocolError(f"{name} is not a number")
-    if not 0 <= found <= protocol.MAX_INTEGER:  # also rejects infinity and NaN
+    if not 0 <= number <= protocol.MAX_INTEGER:  # also rejects infinity and NaN
         raise ProtocolError(f"{name} is not a number from 0 to {protocol.MAX_INTEGER}")
-    return float(found)
+    return float(number)
 
 
 def take_integer(value: dict[str, Any], name: str) -> int:
     """Return a response's field `name`, which must be a non-negative integer."""
-    found = take_field(value, name, int)
-    if not 0 <= found <= protocol.MAX_INTEGER:
+    number = take_field(value, name, int)
+    if not 0 <= number <= protocol.MAX_INTEGER:
         raise ProtocolError(f"{name} is not an integer from 0 to {protocol.MAX_INTEGER}")
-    return found
+    return number
 
 
 def read_usage(answer: dict[str, Any]) -> Usage:
@@ -141,14 +141,14 @@ def _foreseen_change(value: dict[str, Any], findings: int) -> ForeseenChange:
     error: Any = value.get("error")
     if type(error) not in (str, NoneType):
         raise ProtocolError("error is not a str")
-    found = []
+    pairs = []
     for one in take_field(value, "found", list):
         if not isinstance(one, list) or [*map(type, one)] != [int, str]:
             raise ProtocolError("not a list of findings")
         if not 0 <= one[0] < findings or one[1] not in protocol.SEVERITIES:
             raise ProtocolError("the finding does not exist, or the severity is invalid")
-        found.append((one[0], one[1]))
-    return ForeseenChange(_moment(take_field(value, "at", str)), error, tuple(found))
+        pairs.append((one[0], one[1]))
+    return ForeseenChange(_moment(take_field(value, "at", str)), error, tuple(pairs))
 
 
 def _is_earlier(one: str, other: str) -> bool:

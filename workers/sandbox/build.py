@@ -121,9 +121,9 @@ def _has(client: docker.DockerClient, image: str) -> bool:
 
 def _available_base(client: docker.DockerClient) -> str | None:
     """Pull the Dockerfile's base image; return the image's name, or None if it is unavailable."""
-    found = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
-    assert found is not None
-    base = found[1]
+    match = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
+    assert match is not None
+    base = match[1]
     try:
         client.images.pull(base)
     except APIError:
@@ -136,12 +136,12 @@ def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -
     say("no registry responds: building a base image from this system's own packages")
     with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
         root = Path(folder) / "root"
-        told = root / "var" / "lib" / "dpkg" / "status.d"
-        told.mkdir(parents=True)
+        status_folder = root / "var" / "lib" / "dpkg" / "status.d"
+        status_folder.mkdir(parents=True)
         for package in _download(Path(folder)):
             run_program(["dpkg-deb", "--extract", str(package), str(root)])
             # Record the package in the image, in the place where image scanners look for packages.
-            (told / package.name.partition("_")[0]).write_text(
+            (status_folder / package.name.partition("_")[0]).write_text(
                 run_program(["dpkg-deb", "--field", str(package)])
             )
         # Packages built for a merged /usr rely on these symlinks, which another package provides.

@@ -270,8 +270,12 @@ class Sandbox:
         with self._frames.checking():
             results = tuple(read_constraint_result(item) for item in take_objects(answer, "result"))
             self._note(result.error for result in results)
-            told = [result.path for result in results]
-            if told != list(paths) if paths is not None else not _are_constraints(told, bindings):
+            answered = [result.path for result in results]
+            if (
+                answered != list(paths)
+                if paths is not None
+                else not _are_constraints(answered, bindings)
+            ):
                 raise ProtocolError("results for constraints other than those requested")
             return ConstraintRun(results=results, usage=read_usage(answer))
 
@@ -311,8 +315,8 @@ class Sandbox:
                 for moment, more in ((now, -day), (until, day))
             )
             for one in results:
-                told = [*(change.at for change in one.changes), one.until or last]
-                if not all(first <= moment[:10] <= last for moment in told):
+                instants = [*(change.at for change in one.changes), one.until or last]
+                if not all(first <= moment[:10] <= last for moment in instants):
                     raise ProtocolError("a forecast for days other than those requested")
             return ForecastRun(results=results, usage=read_usage(answer))
 
@@ -340,8 +344,8 @@ class Sandbox:
                 for item in take_objects(answer, "result")
             )
             self._note(result.error for result in results)
-            asked = {result.name.partition("::")[0] for result in results}
-            if paths is not None and not asked <= set(paths):
+            files = {result.name.partition("::")[0] for result in results}
+            if paths is not None and not files <= set(paths):
                 raise ProtocolError("results for tests other than those requested")
             return TestRun(results=results, usage=read_usage(answer))
 

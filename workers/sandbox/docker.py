@@ -129,10 +129,12 @@ def reap() -> int:
     """
     with _engine_errors():
         engine = _engine()
-        found = engine.api.containers(all=True, filters={"label": ownership.LABEL})
+        containers = engine.api.containers(all=True, filters={"label": ownership.LABEL})
         # Use the engine's clock, which set the containers' creation times.
         now = datetime.datetime.fromisoformat(engine.info()["SystemTime"][:19] + "+00:00")
-        leftovers = [one["Id"] for one in found if ownership.is_leftover(one, now=now.timestamp())]
+        leftovers = [
+            one["Id"] for one in containers if ownership.is_leftover(one, now=now.timestamp())
+        ]
         for container in leftovers:
             logger.warning("sandbox_reaped", container=container[:12])
             try:

@@ -38,7 +38,7 @@ class CheckResult:
 
     check: str
     state: State
-    found: str
+    detail: str
     fix: str = ""
 
 
@@ -53,7 +53,7 @@ def examine() -> Iterator[CheckResult]:
 
         def start() -> str:
             opened.append(stack.enter_context(open_empty()))
-            return f"started, and confined: {_told(opened[0].hello)}"
+            return f"started, and confined: {_describe_confinement(opened[0].hello)}"
 
         before = {
             "image": check_image,
@@ -69,8 +69,8 @@ def examine() -> Iterator[CheckResult]:
             yield from findings
             if failed := [one.check for one in findings if one.state == "FAILED"]:
                 for name in chain(*checks[needed:]):
-                    found = f"depends on checks that failed: {', '.join(failed)}"
-                    yield CheckResult(check=name, state="not tried", found=found)
+                    detail = f"depends on checks that failed: {', '.join(failed)}"
+                    yield CheckResult(check=name, state="not tried", detail=detail)
                 return
         for name, look in CHECKS_INSIDE.items():
             if not opened[-1].alive:  # the previous check broke the sandbox and reported it
@@ -82,18 +82,18 @@ def examine() -> Iterator[CheckResult]:
 
 def _finding(name: str, check: Callable[[], str]) -> CheckResult:
     try:
-        return CheckResult(check=name, state="ok", found=check())
+        return CheckResult(check=name, state="ok", detail=check())
     except Failed as failed:
         state: State = "warning" if isinstance(failed, Doubtful) else "FAILED"
-        return CheckResult(check=name, state=state, found=failed.found, fix=failed.fix)
+        return CheckResult(check=name, state=state, detail=failed.detail, fix=failed.fix)
     except SandboxError as error:
-        found, fix = error.message, "see the message and dockerd's log"
+        detail, fix = error.message, "see the message and dockerd's log"
     except (DockerException, RequestException, OSError) as error:
-        found = f"the engine failed: {error}"
+        detail = f"the engine failed: {error}"
         fix = "check dockerd's log, and that the engine still responds"
-    return CheckResult(check=name, state="FAILED", found=found, fix=fix)
+    return CheckResult(check=name, state="FAILED", detail=detail, fix=fix)
 
 
-def _told(hello: Mapping[str, Any]) -> str:
+def _describe_confinement(hello: Mapping[str, Any]) -> str:
     names = ("kernel", "seccomp", "no_new_privileges", "capabilities")
     return ", ".join(f"{name.replace('_', ' ')} {hello.get(name)}" for name in names)

@@ -39,8 +39,8 @@ def check_engine() -> str:
         with connect_engine() as client:
             version = client.version()
     except (DockerException, RequestException, OSError) as error:
-        said = str(error)
-        if "Permission denied" in said or "Errno 13" in said:
+        message = str(error)
+        if "Permission denied" in message or "Errno 13" in message:
             raise Failed(
                 f"{where} denies this user ({os.geteuid()}) access",
                 "run the sandbox workers and this command as a user who may use the engine (a"
@@ -48,14 +48,16 @@ def check_engine() -> str:
                 " the address of another engine",
             ) from None
         raise Failed(
-            f"no engine responds at {where}: {said}",
+            f"no engine responds at {where}: {message}",
             "start the Docker engine (systemctl start docker), or set DOCKER_HOST to the address of"
             " a running one",
         ) from None
-    found = f"{where}: Docker {version['Version']}, API {version['ApiVersion']}"
+    summary = f"{where}: Docker {version['Version']}, API {version['ApiVersion']}"
     if tuple(map(int, version["ApiVersion"].split("."))) < TESTED_API:
-        raise Doubtful(found, "this release is tested with API 1.41 and newer: upgrade the engine")
-    return f"{found}, Linux {version['KernelVersion']}"
+        raise Doubtful(
+            summary, "this release is tested with API 1.41 and newer: upgrade the engine"
+        )
+    return f"{summary}, Linux {version['KernelVersion']}"
 
 
 def check_image() -> str:
@@ -80,7 +82,7 @@ def check_control_groups() -> str:
     """
     with connect_engine() as client:
         info = client.info()
-    found = f"version {info.get('CgroupVersion', '1')}, driver {info.get('CgroupDriver')}"
+    version = f"version {info.get('CgroupVersion', '1')}, driver {info.get('CgroupDriver')}"
     missing = [
         name
         for key, name in (
@@ -93,11 +95,11 @@ def check_control_groups() -> str:
     ]
     if missing:
         raise Failed(
-            f"{found}; the engine cannot limit: {', '.join(missing)}",
+            f"{version}; the engine cannot limit: {', '.join(missing)}",
             "boot the kernel with `cgroup_enable=memory swapaccount=1` or with control groups v2,"
             " and restart the engine",
         )
-    return f"{found}; limits memory, swap, processes and CPU"
+    return f"{version}; limits memory, swap, processes and CPU"
 
 
 def check_runtime() -> str:

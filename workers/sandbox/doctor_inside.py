@@ -116,9 +116,9 @@ found
 
 def _read_only(sandbox: Sandbox) -> str:
     allowed = {SCRATCH} if default_shape().tmpfs_mib else set()
-    if found := sorted(set(value_of(sandbox, WRITABLE)) - allowed):
+    if writable := sorted(set(value_of(sandbox, WRITABLE)) - allowed):
         raise Failed(
-            f"files can be created in {', '.join(found[:5])}",
+            f"files can be created in {', '.join(writable[:5])}",
             "make the engine obey `ReadonlyRootfs`, and the runtime mount no other writable"
             " directory",
         )

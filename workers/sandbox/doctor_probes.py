@@ -23,9 +23,9 @@ ENGINE_SECONDS = 30
 class Failed(Exception):
     """A check failed; `found` describes the problem, and `fix` how to solve it."""
 
-    def __init__(self, found: str, fix: str) -> None:
-        super().__init__(found)
-        self.found = found
+    def __init__(self, detail: str, fix: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
         self.fix = fix
 
 
@@ -68,7 +68,7 @@ def _fix_of_start(message: str) -> str:
 
 def default_shape() -> Shape:
     """Return the container shape for workspaces that don't override any limits."""
-    return Shape.of(effective({}))
+    return Shape.from_limits(effective({}))
 
 
 def image_name() -> str:

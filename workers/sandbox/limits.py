@@ -63,7 +63,7 @@ class Shape:
     tmpfs_mib: int = 0  # size of the writable /tmp; if 0, nothing is writable
 
     @classmethod
-    def of(cls, limits: SandboxLimits) -> "Shape":
+    def from_limits(cls, limits: SandboxLimits) -> "Shape":
         """Return the sandbox shape for these settings."""
         return cls(memory_mib=limits.memory_mib, pids=limits.pids, tmpfs_mib=limits.tmpfs_mib)
 

@@ -341,7 +341,7 @@ class Pool:
 
     def _keep(self) -> None:
         """Start fresh sandboxes while there are too few."""
-        said = ""
+        last_error = ""
         while True:
             with self._changed:
                 while not self._closed and (kind := self._wanted()) is None:
@@ -352,13 +352,15 @@ class Pool:
             try:
                 lease = self._new(kind)
             except Exception as error:  # any error: this thread must keep running
-                if str(error) != said:  # log the same error only once, since it may persist
-                    said = str(error)
-                    logger.warning("sandbox_not_started", error=said, exc_info=_unforeseen(error))
+                if str(error) != last_error:  # log the same error only once, since it may persist
+                    last_error = str(error)
+                    logger.warning(
+                        "sandbox_not_started", error=last_error, exc_info=_unforeseen(error)
+                    )
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
                 continue
-            said = ""
+            last_error = ""
             with self._changed:  # since then, the pool may have been closed or the kind dropped
                 stock = self._stocks.get(kind)
                 if stock is None:

@@ -158,9 +158,9 @@ class Starter:
             socket.send_fds(self._socket, [b"?"], streams)
             answer, descriptors, _, _ = socket.recv_fds(self._socket, 200, 1)
         if not answer:
-            said = self._last_words()
+            last_words = self._last_words()
             why = "the process that forks sandboxes has exited"
-            raise ConnectionResetError(f"{why}; it said: {said}" if said else why)
+            raise ConnectionResetError(f"{why}; it said: {last_words}" if last_words else why)
         if answer[:1] != confine.STARTED:
             raise OSError(answer[1:].decode(errors="replace"))
         return int(answer[1:]), descriptors[0]
@@ -188,7 +188,7 @@ os.register_at_fork(after_in_child=_starters.clear)
 def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
     """Fork a sandbox, from a new starter if the old one has exited; raise OSError on failure."""
     with _starting:
-        known = hash_seed in _starters
+        is_running = hash_seed in _starters
         starter = _starters.get(hash_seed) or _starters.setdefault(hash_seed, Starter(hash_seed))
     try:
         return starter.fork(streams)
@@ -197,7 +197,7 @@ def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
             if _starters.get(hash_seed) is starter:
                 del _starters[hash_seed]
         starter.close()
-        if not known:
+        if not is_running:
             raise
         return _fork(hash_seed, streams)
 

@@ -52,10 +52,10 @@ class _Connection(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         """Read and check the request, forward it to the engine, and send the response."""
-        asked = ""
+        request_line = ""
         try:
             request = read_request(self.request)
-            asked = f"{request.method} {request.path}"
+            request_line = f"{request.method} {request.path}"
             attached = re.fullmatch(ATTACH, request.path)
             if attached is not None and request.method == "POST":
                 self.request.settimeout(CLIENT_SECONDS)
@@ -63,7 +63,7 @@ class _Connection(socketserver.BaseRequestHandler):
                 return
             answer = self.server.engine.answer(request)
         except RequestDenied as refusal:
-            logger.warning("refused: %s: %s", asked[:200] or "a request", refusal)
+            logger.warning("refused: %s: %s", request_line[:200] or "a request", refusal)
             answer = _refusal(refusal)
         except (EOFError, OSError):
             return

@@ -52,8 +52,8 @@ class EngineAnswer:
         """Return the response with only these fields."""
         if self.status != 200:
             return self
-        found = self.json()
-        return EngineAnswer(200, json.dumps({name: found.get(name) for name in names}).encode())
+        body = self.json()
+        return EngineAnswer(200, json.dumps({name: body.get(name) for name in names}).encode())
 
 
 class Engine:
@@ -71,8 +71,8 @@ class Engine:
     def answer(self, request: Request) -> EngineAnswer:
         """Carry out the request; raise RequestDenied if no sandbox worker needs it."""
         for method, path, do in _ROUTES:
-            if method == request.method and (found := re.fullmatch(path, request.path)):
-                return do(self, request, *found.groups())
+            if method == request.method and (match := re.fullmatch(path, request.path)):
+                return do(self, request, *match.groups())
         raise RequestDenied("no sandbox worker needs this request")
 
     def ping(self, request: Request) -> EngineAnswer:
@@ -193,7 +193,7 @@ class Engine:
     def _list(self) -> EngineAnswer:
         """List all sandboxes, and remember their ids."""
         with self._lock:
-            known = set(self._sandboxes)
+            existing = set(self._sandboxes)
         answer = self.ask("GET", f"/containers/json?all=1&filters={quote(FILTERS)}")
         if answer.status != 200:
             return answer
@@ -201,17 +201,17 @@ class Engine:
         with self._lock:
             # Sandboxes created since the request was sent are missing from the response; keep their
             # ids.
-            self._sandboxes -= known
+            self._sandboxes -= existing
             self._sandboxes |= {one["Id"] for one in listed}
         return EngineAnswer(200, json.dumps(listed).encode())
 
     def _check_is_sandbox(self, container: str) -> None:
         if container in self._sandboxes:
             return
-        found = self.ask("GET", f"/containers/{container}/json")
-        if found.status == 404:
+        response = self.ask("GET", f"/containers/{container}/json")
+        if response.status == 404:
             raise RequestDenied(f"No such container: {container}", 404)
-        if found.status != 200 or LABEL not in (found.json()["Config"]["Labels"] or {}):
+        if response.status != 200 or LABEL not in (response.json()["Config"]["Labels"] or {}):
             raise RequestDenied(f"{container[:12]} is not a sandbox")
         with self._lock:
             self._sandboxes.add(container)

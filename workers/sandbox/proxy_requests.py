@@ -77,10 +77,10 @@ def read_request(connection: socket.socket) -> Request:
         first, *lines = head[:-4].decode("ascii").split("\r\n")
     except UnicodeDecodeError:
         raise RequestDenied("the head of the request is not ASCII", 400) from None
-    found = REQUEST_LINE.fullmatch(first)
-    if found is None:
+    match = REQUEST_LINE.fullmatch(first)
+    if match is None:
         raise RequestDenied(f"{first[:100]!r} is not a request that sandbox workers send")
-    method, path, query = found.groups()
+    method, path, query = match.groups()
     if "//" in path or "/." in path or "./" in path:
         raise RequestDenied(f"the path {path[:100]} is not normalized")
     length = _length(lines)

@@ -61,10 +61,10 @@ def _parsed(body: bytes) -> dict[str, Any]:
     """Parse a JSON object in which no key occurs twice, so that all parsers see the same values."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        unique_pairs = dict(pairs)
+        if len(unique_pairs) != len(pairs):
             raise RequestDenied("create: a key is repeated", 400)
-        return found
+        return unique_pairs
 
     def no_constant(name: str) -> None:
         raise RequestDenied(f"create: {name} is not JSON", 400)
@@ -79,9 +79,9 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _match(pattern: str, text: str, field: str) -> str:
-    if (found := re.fullmatch(pattern, text, re.ASCII)) is None:
+    if (match := re.fullmatch(pattern, text, re.ASCII)) is None:
         raise RequestDenied(f"create: {field} is not that of a sandbox")
-    return found[1]
+    return match[1]
 
 
 def _within(field: str, number: int, most: int) -> int:
@@ -95,11 +95,11 @@ def _most(name: str) -> int:
     return max(int(getattr(settings, f"UAC_SANDBOX_{name}_MOST")), 1024 * (name == "MEMORY_MIB"))
 
 
-def _difference(expected: Any, given: Any, place: str = "") -> str:
+def _difference(expected: Any, given: Any, path: str = "") -> str:
     """Return where two JSON values first differ in value or type; "" if they are equal."""
     if isinstance(expected, dict) and isinstance(given, dict):
         for name in sorted({*expected, *given}):
-            here = f"{place}.{name:.40}".lstrip(".")
+            here = f"{path}.{name:.40}".lstrip(".")
             if name not in expected or name not in given:
                 return here
             if differing := _difference(expected[name], given[name], here):
@@ -109,4 +109,4 @@ def _difference(expected: Any, given: Any, place: str = "") -> str:
     with contextlib.suppress(RecursionError):  # nested too deeply to be serialized
         if json.dumps(expected, sort_keys=True) == json.dumps(given, sort_keys=True):
             return ""
-    return place or "the body"
+    return path or "the body"

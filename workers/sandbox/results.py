@@ -64,8 +64,8 @@ class SandboxError(Exception):
 
     def at_start(self, last_words: str) -> "SandboxError":
         """Return this error for a sandbox that didn't start: user code can't be the cause."""
-        said = f"; it said: {last_words}" if last_words else ""
-        return SandboxError(self.outcome, f"{self.message}{said}", infrastructure=True)
+        suffix = f"; it said: {last_words}" if last_words else ""
+        return SandboxError(self.outcome, f"{self.message}{suffix}", infrastructure=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,13 +231,13 @@ class ForeseenFinding(NamedTuple):
 class ForeseenChange(NamedTuple):
     """A constraint's findings from `at` (an ISO date or timestamp) onward.
 
-    Each item in `found` pairs the index of one of the forecast's findings with the severity of that
-    finding. If the constraint fails from then on, `error` is the error that it raises.
+    Each item in `findings` pairs the index of one of the forecast's findings with the severity of
+    that finding. If the constraint fails from then on, `error` is the error that it raises.
     """
 
     at: str
     error: str | None
-    found: tuple[tuple[int, str], ...]
+    findings: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,7 +126,7 @@ def pool() -> Pool:
     with _opening:
         if name not in _pools:
             runner = configured_runner()
-            _pools[name] = Pool(runner, _limits(runner), Shape.of(effective({})))
+            _pools[name] = Pool(runner, _limits(runner), Shape.from_limits(effective({})))
         return _pools[name]
 
 

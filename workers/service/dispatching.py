@@ -105,10 +105,10 @@ def _dispatch() -> dict[str, int]:
         "counted": quotas.count_when_due,
         "outlived": lambda: retention.purge(BATCH),
     }
-    found, errors = {}, list[Exception]()
+    counts, errors = {}, list[Exception]()
     for name, step in steps.items():
         try:
-            found[name] = step()
+            counts[name] = step()
         except Exception as error:
             if isinstance(error, OperationalError) and not timeouts.answers(error):
                 raise  # without a database no step can run
@@ -116,7 +116,7 @@ def _dispatch() -> dict[str, int]:
             errors.append(error)
     if errors:
         raise errors[0]
-    return found
+    return counts
 
 
 def _forget() -> int:
@@ -206,10 +206,10 @@ def wake_oversleepers() -> int:
     with transaction.atomic():
         sleeping = MemoryUser.objects.select_for_update(skip_locked=True, no_key=True)
         late = sleeping.filter(constraints_due_at__gt=latest).order_by("-constraints_due_at")
-        found = list(late[:BATCH])
-        for user in found:
+        users = list(late[:BATCH])
+        for user in users:
             run_daily(user)
-    return len(found)
+    return len(users)
 
 
 def _is_foreseen(user: MemoryUser) -> bool:

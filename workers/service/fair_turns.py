@@ -185,8 +185,12 @@ class FairTask(Task):  # type: ignore[type-arg] # at run time it takes none
         """Do the task, unless it has to wait; then send the held hint whose turn it is."""
         if _turns is None:
             return self._traced(*args, **kwargs)
-        asked = self.request
-        workspace, user, kind = asked.get("workspace"), asked.get("user"), asked.get("kind") or ""
+        task_request = self.request
+        workspace, user, kind = (
+            task_request.get("workspace"),
+            task_request.get("user"),
+            task_request.get("kind") or "",
+        )
         name = self.name.removeprefix("workers.")
         work = _turns.begin(Hint(name, args[0] if args else "", workspace, user, kind))
         if work is None:

@@ -72,7 +72,7 @@ class Host:
 
     def _run(self, threads: int, is_free: Callable[[], bool]) -> None:
         beat_at = 0.0
-        known: dict[str, float] = {}  # other host → when it was last listed as live
+        last_listed: dict[str, float] = {}  # other host → when it was last listed as live
         waiting: Waiting = {}
         pause = 0.0
         while not self._closing.wait(pause):
@@ -81,12 +81,14 @@ class Host:
                 if now >= beat_at:
                     self._beat(threads)
                     beat_at = now + hosts.HEARTBEAT_SECONDS
-                known |= {host: now for host in hosts.live() if host != self.name}
+                last_listed |= {host: now for host in hosts.live() if host != self.name}
                 # After HINT_SECONDS, the hints sent to a host that is gone have expired.
-                known = {host: at for host, at in known.items() if now - at < HINT_SECONDS}
+                last_listed = {
+                    host: at for host, at in last_listed.items() if now - at < HINT_SECONDS
+                }
                 helps = self.usable and is_free()
-                waiting = take_over(map(hosts.queue_of, known), waiting) if helps else {}
-                pause = UNCLAIMED_SECONDS if known else hosts.BELIEVED_SECONDS
+                waiting = take_over(map(hosts.queue_of, last_listed), waiting) if helps else {}
+                pause = UNCLAIMED_SECONDS if last_listed else hosts.BELIEVED_SECONDS
             except Exception as error:  # any error: the heartbeat must continue
                 logger.warning("host_out_of_touch", host=self.name, error=str(error))
                 connection.close()
@@ -98,11 +100,11 @@ class Host:
         connection.close()
 
     def _beat(self, threads: int) -> None:
-        asked = user_erasure.asked_of(self.name)
+        requested = user_erasure.asked_of(self.name)
         # Call `forget` for every one of these users, even if work for the user is in progress,
         # during which sandboxes come and go.
-        kept = [user for user in asked if not runner.forget(user) or leases.works_on(user)]
-        user_erasure.kept_nothing(self.name, set(asked) - set(kept))
+        kept = [user for user in requested if not runner.forget(user) or leases.works_on(user)]
+        user_erasure.kept_nothing(self.name, set(requested) - set(kept))
         problem = runner.problem()
         if problem and self.usable:
             logger.error("sandbox_host_takes_no_work", host=self.name, problem=problem)

@@ -66,7 +66,7 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
                 "timeout" if outcome == "crashed" else outcome,
                 f"{_STOPPED[outcome]}: simplify the code",
             )
-        return sorted(_error(found) for found in answer["findings"])
+        return sorted(_error(fault) for fault in answer["findings"])
     except (protocol.ProtocolError, KeyError, TypeError) as error:
         raise SandboxError(
             "protocol_error",
@@ -77,8 +77,8 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
         raise SandboxError.unavailable(f"the type checker did not respond: {error!r}") from error
 
 
-def _error(found: Mapping[str, Any]) -> TypeFault:
-    path, line, code, message = (found[name] for name in ("path", "line", "code", "message"))
+def _error(fault: Mapping[str, Any]) -> TypeFault:
+    path, line, code, message = (fault[name] for name in ("path", "line", "code", "message"))
     if not all(isinstance(text, str) for text in (path, code, message)) or type(line) is not int:
-        raise TypeError(f"{found!r:.200} is not an error from a type checker")
+        raise TypeError(f"{fault!r:.200} is not an error from a type checker")
     return TypeFault(path, line, code, message)

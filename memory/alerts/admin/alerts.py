@@ -127,8 +127,8 @@ class OwnerFilter(admin.SimpleListFilter):
 def _pulse(request: HttpRequest) -> Mapping[str, Any]:
     """Return how many alerts are open, and when the last one opened."""
     rows = rows_for(request, Alert).filter(duplicate_of=None, state=AlertState.OPEN).order_by()
-    found = rows.aggregate(open=Count("*"), newest=Max("open_since"))
-    return {**found, "newest": found["newest"].isoformat() if found["newest"] else ""}
+    counts = rows.aggregate(open=Count("*"), newest=Max("open_since"))
+    return {**counts, "newest": counts["newest"].isoformat() if counts["newest"] else ""}
 
 
 def _by_constraint(changes: ChangeList) -> Iterator[Mapping[str, Any]]:

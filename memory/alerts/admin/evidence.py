@@ -71,10 +71,10 @@ def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
     if checkpoint is None:
         return {}
     try:
-        found = read_records(checkpoint, [_record_id(item) for item in alert.evidence])
+        records = read_records(checkpoint, [_record_id(item) for item in alert.evidence])
     except Redacted:
         return {}
-    return {record: value["fields"] for record, value in found.items()}
+    return {record: value["fields"] for record, value in records.items()}
 
 
 def show_constraint(alert: Alert) -> SafeString | str:
@@ -109,25 +109,25 @@ def _code(alert: Alert, text: str) -> SafeString:
     )
     if not places:
         return folded("Source", source(text))
-    marked = {number for place in places for number in place}
+    marked = {number for span in places for number in span}
     where = ", ".join(
-        str(place[0]) if len(place) == 1 else f"{place[0]}–{place[-1]}" for place in places
+        str(span[0]) if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in places
     )
     noun = "line" if len(marked) == 1 else "lines"
     if len(places) > 1:
         noun = f"one of the {noun}"
     verb = "Raised" if is_finding else "Failed"
-    told = f"{verb} on {noun} {where} (highlighted)."
+    title = f"{verb} on {noun} {where} (highlighted)."
     excerpt = block(text, marked=marked, around=AROUND)
     whole = folded("Full source", source(text, marked=marked))
-    return folded(told, format_html("{}{}", excerpt, whole))
+    return folded(title, format_html("{}{}", excerpt, whole))
 
 
 def _failed_at(alert: Alert) -> list[range]:
     """Return the line where the constraint failed in the run that last reported the alert."""
     output = alert.last_run.output if alert.last_run else None
-    for said in output.get("constraints", ()) if isinstance(output, dict) else ():
-        error = said["error"] if said["path"] == alert.constraint else None
+    for result in output.get("constraints", ()) if isinstance(output, dict) else ():
+        error = result["error"] if result["path"] == alert.constraint else None
         if error and error.get("path") == alert.constraint and error.get("line"):
             return [range(error["line"], error["line"] + 1)]
     return []
@@ -140,7 +140,7 @@ def _value(text: str, message: str) -> SafeString:
 
 def _show_fields(fields: Mapping[str, Any], message: str) -> SafeString | str:
     """Show a record's fields on one line, without empty ones; mark what the message repeats."""
-    told = format_html_join(
+    rows = format_html_join(
         ", ",
         "{} {}",
         (
@@ -149,4 +149,4 @@ def _show_fields(fields: Mapping[str, Any], message: str) -> SafeString | str:
             if value not in (None, "", [])
         ),
     )
-    return format_html('<div class="fields">{}</div>', told) if told else ""
+    return format_html('<div class="fields">{}</div>', rows) if rows else ""

@@ -118,8 +118,8 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         return outbox.counts(super().get_queryset(request))
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
-        asked = ["workspace", *CHOSEN]
-        return [*asked, *self.readonly_fields] if obj else asked
+        fields = ["workspace", *CHOSEN]
+        return [*fields, *self.readonly_fields] if obj else fields
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: WebhookEndpoint | None = None
@@ -227,7 +227,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         request: HttpRequest,
         endpoints: QuerySet[WebhookEndpoint],
         act: Callable[[WebhookEndpoint], object],
-        told: str,
+        verb: str,
         logged: str,
         *,
         undo: str = "",
@@ -236,7 +236,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         for endpoint in chosen:
             act(endpoint)
             self.log_change(request, endpoint, logged)
-        done(request, f"{told} {counted(len(chosen), 'endpoint')}.", undo, chosen)
+        done(request, f"{verb} {counted(len(chosen), 'endpoint')}.", undo, chosen)
 
     def _show_secret(self, request: HttpRequest, endpoint: WebhookEndpoint, secret: str) -> None:
         messages.success(

@@ -102,7 +102,7 @@ def _failed(
     delivery: Delivery, endpoint: WebhookEndpoint, attempt: DeliveryAttempt, retry_after: str
 ) -> None:
     now = timezone.now()
-    asked = _asked(retry_after, now)
+    requested_delay = _parse_retry_after(retry_after, now)
     if delivery.type == PING:
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
         return
@@ -110,7 +110,7 @@ def _failed(
     endpoint.failing_since = endpoint.failing_since or attempt.at
     doubled = datetime.timedelta(seconds=2 ** min(endpoint.failures - PATIENCE, 10))
     pause = min(doubled, LONGEST_PAUSE) if endpoint.failures >= PATIENCE else datetime.timedelta()
-    endpoint.not_before = now + max(pause, min(asked, LONGEST_PAUSE))
+    endpoint.not_before = now + max(pause, min(requested_delay, LONGEST_PAUSE))
     endpoint.save(update_fields=["failures", "failing_since", "not_before"])
 
     waits = settings.UAC_WEBHOOK_RETRY_SECONDS
@@ -123,7 +123,7 @@ def _failed(
         # Add 10 % jitter, so that messages that failed together are not retried together.
         drawn = random.uniform(0.9, 1.1)  # noqa: S311  # nosec B311 # no secret
         wait = waits[delivery.attempts - 1] * drawn
-        again = now + max(datetime.timedelta(seconds=wait), asked)
+        again = now + max(datetime.timedelta(seconds=wait), requested_delay)
         leases.release(delivery, run_after=again, last_error=attempt.error)
     if endpoint.enabled and now - endpoint.failing_since >= DISABLED_AFTER:
         since = f"{endpoint.failing_since:%Y-%m-%d %H:%M} UTC"
@@ -143,17 +143,17 @@ def _settle(delivery: Delivery, state: DeliveryState, error: str = "") -> None:
     )
 
 
-def _asked(retry_after: str, now: datetime.datetime) -> datetime.timedelta:
+def _parse_retry_after(retry_after: str, now: datetime.datetime) -> datetime.timedelta:
     """Parse a Retry-After header (seconds or an HTTP date); return the requested wait."""
     text = retry_after.strip()
     try:
         if text.isdecimal():
-            asked = datetime.timedelta(seconds=int(text[:9]))
+            delay = datetime.timedelta(seconds=int(text[:9]))
         else:
-            asked = parsedate_to_datetime(text) - now
+            delay = parsedate_to_datetime(text) - now
     except (TypeError, ValueError):
         return datetime.timedelta()
-    return min(max(asked, datetime.timedelta()), LONGEST_RETRY_AFTER)
+    return min(max(delay, datetime.timedelta()), LONGEST_RETRY_AFTER)
 
 
 def _open(
@@ -185,16 +185,16 @@ def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
 
 def validate_server_settings() -> dict[str, str]:
     """Map each invalid setting's name to what is wrong with it."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     try:
         destinations.allowed_networks()
     except ValueError as error:
-        found["UAC_WEBHOOK_ALLOWED_NETWORKS"] = (
+        problems["UAC_WEBHOOK_ALLOWED_NETWORKS"] = (
             f"Each network must be written like 10.0.0.0/8: {error}."
         )
     waits: Collection[float] = settings.UAC_WEBHOOK_RETRY_SECONDS
     if not waits or not all(0 <= wait <= 7 * 86400 for wait in waits):
-        found["UAC_WEBHOOK_RETRY_SECONDS"] = (
+        problems["UAC_WEBHOOK_RETRY_SECONDS"] = (
             "Give at least one retry delay; each must be 0 to 604800 seconds (one week)."
         )
-    return found
+    return problems

@@ -46,7 +46,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     deleted in the meantime.
     """
     endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
-    told = _told(endpoints, events)
+    notified = _find_notified(endpoints, events)
     named = entry_events.named_by(events) if endpoints else {}
     if endpoints:
         prefetch_related_objects(events, "alert__duplicates")
@@ -61,7 +61,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
         )
         for endpoint in endpoints
         for event in events
-        if _wants(endpoint, event, told)
+        if _wants(endpoint, event, notified)
     ]
     Delivery.objects.bulk_create(deliveries)
     for endpoint_pk in dict.fromkeys(delivery.endpoint_id for delivery in deliveries):
@@ -72,8 +72,10 @@ def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
     """Annotate each endpoint with its counts of `pending` and permanently failed messages."""
 
     def number(state: DeliveryState) -> Coalesce:
-        found = Delivery.objects.filter(endpoint=OuterRef("pk"), state=state).order_by()
-        return Coalesce(Subquery(found.values("endpoint").annotate(n=Count("pk")).values("n")), 0)
+        deliveries = Delivery.objects.filter(endpoint=OuterRef("pk"), state=state).order_by()
+        return Coalesce(
+            Subquery(deliveries.values("endpoint").annotate(n=Count("pk")).values("n")), 0
+        )
 
     states = (DeliveryState.PENDING, DeliveryState.GIVEN_UP)
     return endpoints.annotate(**{state.value: number(state) for state in states})
@@ -124,8 +126,8 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
     with lock_endpoint(endpoint) as locked:
         locked.not_before = None
         locked.save(update_fields=["not_before"])
-        told = deliveries.exclude(payload="")  # the payload of a redacted message is empty
-        number = told.exclude(state=DeliveryState.PENDING).update(
+        sendable = deliveries.exclude(payload="")  # the payload of a redacted message is empty
+        number = sendable.exclude(state=DeliveryState.PENDING).update(
             state=DeliveryState.PENDING,
             attempts=0,
             run_after=timezone.now(),
@@ -147,8 +149,8 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
     rows.exclude(state=DeliveryState.PENDING).update(payload="", dead_since=None)
     rows.update(last_error="")
-    told = rows.filter(state=DeliveryState.PENDING).select_related("event__alert")
-    pending = list(told.prefetch_related("event__alert__duplicates"))
+    unsent = rows.filter(state=DeliveryState.PENDING).select_related("event__alert")
+    pending = list(unsent.prefetch_related("event__alert__duplicates"))
     named = entry_events.named_by(delivery.event for delivery in pending if delivery.event)
     for delivery in pending:
         assert delivery.event is not None
@@ -179,7 +181,7 @@ def before(delivery: Delivery) -> Delivery | None:
     return earlier.order_by("seq").first()
 
 
-def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
+def _find_notified(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
     """Return an (endpoint, alert) pair for each of the events' alerts already sent to an endpoint.
 
     Endpoints without a minimum severity are left out.
@@ -188,11 +190,11 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
     alerts = {event.alert_id for event in events if event.kind != AlertEventKind.OPENED} - {None}
     if not choosy or not alerts:
         return set()
-    found = Delivery.objects.filter(endpoint__in=choosy, alert__in=alerts)
-    return set(found.order_by().values_list("endpoint", "alert").distinct())
+    deliveries = Delivery.objects.filter(endpoint__in=choosy, alert__in=alerts)
+    return set(deliveries.order_by().values_list("endpoint", "alert").distinct())
 
 
-def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
+def _wants(endpoint: WebhookEndpoint, event: AlertEvent, notified: Collection[Told]) -> bool:
     """Return whether the endpoint should receive a message about the event.
 
     Once an alert has been reported to an endpoint, all of the alert's later events are reported as
@@ -206,7 +208,7 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
         alert.kind in endpoint.alert_kinds
         and (
             severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
-            or (endpoint.pk, event.alert_id) in told
+            or (endpoint.pk, event.alert_id) in notified
             or event.kind == AlertEventKind.ERASED  # the alert's earlier messages were deleted
         )
     )

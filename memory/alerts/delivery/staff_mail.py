@@ -142,23 +142,23 @@ def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]
 
 def news(subscription: StaffSubscription, column: Column) -> Iterator[News]:
     """Yield the news since the positions in this cursor column, one item per email."""
-    told = dict(subscription.cursors.values_list("workspace_id", column))
+    cursors = dict(subscription.cursors.values_list("workspace_id", column))
     up_to = {
         counter.workspace_id: counter.last_seq
         for counter in _counters(subscription)
-        if counter.last_seq > told.get(counter.workspace_id, 0)
+        if counter.last_seq > cursors.get(counter.workspace_id, 0)
     }
     workspaces = list(up_to)
     for first in range(0, len(workspaces) or 1, WORKSPACES):
         some = {pk: up_to[pk] for pk in workspaces[first : first + WORKSPACES]}
         is_last = first + WORKSPACES >= len(workspaces)
-        yield _news_of(subscription, column, told, some, is_last=is_last)
+        yield _news_of(subscription, column, cursors, some, is_last=is_last)
 
 
 def _news_of(
     subscription: StaffSubscription,
     column: Column,
-    told: Mapping[int, int],
+    cursors: Mapping[int, int],
     up_to: Mapping[int, int],
     *,
     is_last: bool,
@@ -170,7 +170,7 @@ def _news_of(
     for workspace, last in up_to.items():
         if seen is not None and workspace not in seen:
             continue
-        window |= Q(workspace=workspace, seq__gt=told.get(workspace, 0), seq__lte=last)
+        window |= Q(workspace=workspace, seq__gt=cursors.get(workspace, 0), seq__lte=last)
     events = AlertEvent.objects.filter(window)
     escalations = events.filter(kind=AlertEventKind.ESCALATED).values("alert")
     wanted = Q(pk=None)
@@ -196,8 +196,8 @@ def _news_of(
 def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
     """Return the email about the news, in plain text with each alert message on a single line."""
     by_gravity = news.alerts.order_by(_BY_SEVERITY.desc(), "-opened_at")
-    found = by_gravity.select_related("user__workspace").prefetch_related("duplicates")
-    gravest = list(found[:LISTED])
+    rows = by_gravity.select_related("user__workspace").prefetch_related("duplicates")
+    gravest = list(rows[:LISTED])
     counts = ", ".join(
         f"{news.counts[severity]} {severity}"
         for severity in reversed(Severity.values)
@@ -225,7 +225,7 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
     )
 
 
-def told(subscription: StaffSubscription, news: News, now: datetime.datetime) -> None:
+def record_progress(subscription: StaffSubscription, news: News, now: datetime.datetime) -> None:
     """Move the cursors past the news once it has been emailed, or if it contains no alerts.
 
     Raises LeaseLost if another worker has claimed the subscription in the meantime; that worker

@@ -354,9 +354,9 @@ class AlertEvent(models.Model):
     @property
     def person(self) -> MemoryUser:
         """The user whose alert or entries the event is about."""
-        found = self.alert.user if self.alert else self.user
-        assert found is not None  # guaranteed by `event_of_alert_or_entries`
-        return found
+        user = self.alert.user if self.alert else self.user
+        assert user is not None  # guaranteed by `event_of_alert_or_entries`
+        return user
 
 
 class Verdict(models.TextChoices):

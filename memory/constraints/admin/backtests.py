@@ -124,8 +124,8 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         counts = backtest_reports.count_users(backtest)
         more = f" ({counts['left_out']:,} of them not listed)" if counts["left_out"] else ""
         alerts = counted(counts["findings"], "alert")
-        known = counted(counts["done"] - counts["failed"], "user")
-        return f"{alerts}{more}, for {counts['fired']} of {known}"
+        users = counted(counts["done"] - counts["failed"], "user")
+        return f"{alerts}{more}, for {counts['fired']} of {users}"
 
     @content_column("alerts, earliest first")
     def findings(self, backtest: Backtest) -> SafeString | str:

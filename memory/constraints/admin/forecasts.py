@@ -57,8 +57,10 @@ def alerts_among(
     fingerprints are looked up.
     """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
-    found = rows.filter(user=user, fingerprint__in=wanted[:MAX_ALERTS]) if wanted else rows.none()
-    newest = found.order_by("fingerprint", "-opened_at").distinct("fingerprint")
+    matching = (
+        rows.filter(user=user, fingerprint__in=wanted[:MAX_ALERTS]) if wanted else rows.none()
+    )
+    newest = matching.order_by("fingerprint", "-opened_at").distinct("fingerprint")
     named = ("message", "severity")
     newest = newest.select_related("duplicate_of").only(
         "fingerprint", *named, *(f"duplicate_of__{name}" for name in named)
@@ -75,10 +77,10 @@ def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
     records = ", ".join(one["records"])
     if alert is not None and not masking.is_hidden():
         what: SafeString | str = link(alert, shortened(alert.message, 200))
-        of: SafeString | str = constraint
+        subject: SafeString | str = constraint
     else:
         what = constraint
-        of = inline(shortened(one["error"] or one["key"] or records, 200))
+        subject = inline(shortened(one["error"] or one["key"] or records, 200))
     when = one["day"] or f"{one['at'][:16].replace('T', ' ')} UTC"
     return format_html(
         '{} {} on {} {} <span class="quiet">{}</span>',
@@ -86,7 +88,7 @@ def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
         _WILL.get(one["kind"], one["kind"]),
         when,
         badge(one["severity"]) if one["severity"] else "",
-        masking.content(of),
+        masking.content(subject),
     )
 
 
@@ -208,9 +210,9 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @content_column("forecast")
     def events(self, forecast: Forecast) -> SafeString | str:
-        told, alerts = forecast.__dict__["_told"]
-        rows = [event(one, alerts) for one in told[:LISTED]]
-        more = len(told) - len(rows)
+        events, alerts = forecast.__dict__["_told"]
+        rows = [event(one, alerts) for one in events[:LISTED]]
+        more = len(events) - len(rows)
         return lines([*rows, counted(more, "more event")] if more else rows)
 
     @content_column("constraints without a complete forecast")

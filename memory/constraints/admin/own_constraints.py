@@ -100,7 +100,7 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
     names = [PurePath(path).stem for path in backtests.own_constraints(user.head)]
     name = str(form["name"].value() or "")
     failing = _failing(user)
-    told = {
+    page_context = {
         **context,
         "title": "Constraint for one user",
         "subtitle": visible(user.user_id),
@@ -125,7 +125,9 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
         **(_result(request, user, run) if run else {}),
     }
     status = 400 if form.errors else 200
-    return TemplateResponse(request, "admin/memory/own_constraint.html", told, status=status)
+    return TemplateResponse(
+        request, "admin/memory/own_constraint.html", page_context, status=status
+    )
 
 
 # Each text, and the path at which the gate judges it.
@@ -133,10 +135,10 @@ _TEXTS = {"source": constraint_path, "tests": constraint_tests_path}
 _FIELDS = ("name", *_TEXTS, "seen")
 
 
-def own_constraint_url(user: MemoryUser, **asked: str) -> str:
+def own_constraint_url(user: MemoryUser, **query: str) -> str:
     """Return the URL of the page for a new constraint, for the constraint `name` or for a `run`."""
     address = reverse("admin:memory_memoryuser_constraint", args=[user.pk])
-    return f"{address}?{urlencode(asked)}" if asked else address
+    return f"{address}?{urlencode(query)}" if query else address
 
 
 def may_write(request: HttpRequest) -> bool:
@@ -155,17 +157,17 @@ def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -
         del form.fields["source"], form.fields["tests"]
     if not form.is_valid():
         return None
-    said = form.cleaned_data
-    there = (user.head.tree if user.head else {}).get(constraint_path(said["name"]), "")
-    if there != said["seen"]:
-        form.add_error(None, _moved(said["name"], there, said["seen"]))
+    data = form.cleaned_data
+    there = (user.head.tree if user.head else {}).get(constraint_path(data["name"]), "")
+    if there != data["seen"]:
+        form.add_error(None, _moved(data["name"], there, data["seen"]))
         return None
-    edit: dict[str, Any] = {"op": "delete_constraint", "name": said["name"], "sources": []}
+    edit: dict[str, Any] = {"op": "delete_constraint", "name": data["name"], "sources": []}
     if "delete" not in request.POST:
-        source, tests = (said[key].replace("\r\n", "\n") for key in _TEXTS)
+        source, tests = (data[key].replace("\r\n", "\n") for key in _TEXTS)
         edit |= {"op": "write_constraint", "source": source, "tests_source": tests}
     try:
-        expects = {constraint_path(said["name"]): said["seen"]}
+        expects = {constraint_path(data["name"]): data["seen"]}
         return staff_runs.propose(user, [edit], expects=expects, staff=staff_of(request))
     except REFUSED as error:
         form.add_error(None, visible(str(error)))
@@ -249,8 +251,8 @@ def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[st
         }
     if "name" in request.GET:
         raise Http404("This user has no such constraint.")
-    asked = skeletons.query_of(request, "from_query")
-    return {**skeletons.of_user(asked if asked and asked.user_id == user.pk else None), "seen": ""}
+    query = skeletons.query_of(request, "from_query")
+    return {**skeletons.of_user(query if query and query.user_id == user.pk else None), "seen": ""}
 
 
 def _edit_of(run: Run) -> dict[str, Any]:
@@ -260,18 +262,18 @@ def _edit_of(run: Run) -> dict[str, Any]:
 
 def _result(request: HttpRequest, user: MemoryUser, run: Run) -> dict[str, Any]:
     """Return the template context for showing a proposal and its result."""
-    told: dict[str, Any] = {"run_url": page_url(run), "run_key": run.pk}
+    result: dict[str, Any] = {"run_url": page_url(run), "run_key": run.pk}
     if run.status != RunStatus.DONE:
         paused = pauses.of_user(user) is not None
         again = {} if paused else look_again(request)
-        return {**told, "outcome": badge(run.status), "waits": True, "paused": paused, **again}
+        return {**result, "outcome": badge(run.status), "waits": True, "paused": paused, **again}
     output = run.output or {}
     version = output.get("version")
     versions = Checkpoint.objects.filter(user=user).only("pk", "version")
     made = versions.filter(version=version).first() if version else None
     accepted = run.outcome == RunOutcome.OK
     return {
-        **told,
+        **result,
         "outcome": badge("passed", "accepted") if accepted else badge("failed", "refused"),
         "accepted": accepted,
         "version": version,

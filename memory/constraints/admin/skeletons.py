@@ -173,19 +173,19 @@ def _example(outline: Outline, holder: tuple[str, str, str]) -> tuple[str, list[
 
 
 def _members(domain: Domain, enumeration: str) -> list[str]:
-    found = domain.enums.get(enumeration)
-    return [name for name, *_ in found.members] if found else []
+    enum = domain.enums.get(enumeration)
+    return [name for name, *_ in enum.members] if enum else []
 
 
 def _named_by(outline: Outline, code: str) -> list[tuple[str, str, str]]:
     """Return (domain, name, class) for each collection or singleton that a query names."""
     names = list(dict.fromkeys(_NAME.findall(code)))
-    found = []
+    named = []
     for domain in outline.domains.values():
         holders = [(one.name, one.class_name) for one in domain.collections.values()]
         holders += [(one.name, one.class_name) for one in domain.singletons.values()]
-        found += [(domain.name, name, class_) for name, class_ in holders if name in names]
-    return sorted(found, key=lambda holder: names.index(holder[1]))
+        named += [(domain.name, name, class_) for name, class_ in holders if name in names]
+    return sorted(named, key=lambda holder: names.index(holder[1]))
 
 
 def _outline_of(run: Run) -> Outline:

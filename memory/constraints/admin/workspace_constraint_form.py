@@ -77,17 +77,19 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
                 f" instead of {self.initial['percentage']} %. To confirm this, tick the box.",
             )
         if chosen := cleaned.get("start_from"):
-            known = constraint_library.read(chosen)
-            if cleaned.get("name") not in ("", known.name):
+            library_constraint = constraint_library.read(chosen)
+            if cleaned.get("name") not in ("", library_constraint.name):
                 self.add_error(
                     "name",
                     "Leave the name empty: the library's tests import the constraint as"
-                    f" {known.name}.",
+                    f" {library_constraint.name}.",
                 )
-            cleaned["name"] = known.name
+            cleaned["name"] = library_constraint.name
             for name in ("source", "tests"):
-                cleaned[name] = cleaned[name] if cleaned[name].strip() else getattr(known, name)
-            cleaned["description"] = cleaned.get("description") or known.summary
+                cleaned[name] = (
+                    cleaned[name] if cleaned[name].strip() else getattr(library_constraint, name)
+                )
+            cleaned["description"] = cleaned.get("description") or library_constraint.summary
         self.instance.name = cleaned.get("name") or self.instance.name
         try:
             if not self.instance.name:

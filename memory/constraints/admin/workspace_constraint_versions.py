@@ -27,7 +27,7 @@ from memory.versions.admin.verdicts import durations, gate
 class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion]):
     """Workspace constraint versions, with their text and checks."""
 
-    list_display = ["name", "workspace", "standing", "told", "created_by", "created_at"]
+    list_display = ["name", "workspace", "standing", "findings", "created_by", "created_at"]
     list_filter = ["state"]
     list_select_related = ["constraint__workspace"]
     large = ["verdict"]
@@ -37,7 +37,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     actions = ["approve", "backtest"]
     when_empty = "No workspace constraint has been written yet."
     fieldsets = [
-        section(None, "constraint_link", "workspace", "standing", "found", "tested", "ran_in"),
+        section(None, "constraint_link", "workspace", "standing", "checks", "tested", "ran_in"),
         section("Text", "shown_source", "shown_tests"),
         section(
             "Author and time", "created_by", "created_at", "judged_at", "approved_by", "approved_at"
@@ -77,11 +77,11 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         return format_html("{} {}", show_state(version), live)
 
     @content_column("findings")
-    def told(self, version: WorkspaceConstraintVersion) -> str:
+    def findings(self, version: WorkspaceConstraintVersion) -> str:
         return inline(reason_of(version)) or NOTHING
 
     @content_column("checks")
-    def found(self, version: WorkspaceConstraintVersion) -> str:
+    def checks(self, version: WorkspaceConstraintVersion) -> str:
         return show_checks(version) or NOTHING
 
     @content_column("backtest")

@@ -306,7 +306,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @content_column("all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:
-        found = without_large(constraint.versions.order_by("-number"), keep=["verdict"])
+        versions = without_large(constraint.versions.order_by("-number"), keep=["verdict"])
         return lines(
             format_html(
                 "{} {} {}",
@@ -314,25 +314,25 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
                 show_state(version),
                 inline(reason_of(version)),
             )
-            for version in found[:_MOST_VERSIONS]
+            for version in versions[:_MOST_VERSIONS]
         )
 
     @content_column("users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
         version = constraint.live or newest_version(constraint)
         try:
-            found = applicability.coverage(version, most=_MOST_USERS)
+            tally = applicability.coverage(version, most=_MOST_USERS)
         except ShapeError as error:
             return inline(str(error))
-        only = " (only the first users were checked)" if found.after else ""
+        only = " (only the first users were checked)" if tally.after else ""
         return lines(
             [
-                f"v{version.number}, among {counted(found.users, 'user')} with a project{only}:",
-                f"applies to {counted(found.applies, 'user')}, {found.within} of them within the"
+                f"v{version.number}, among {counted(tally.users, 'user')} with a project{only}:",
+                f"applies to {counted(tally.applies, 'user')}, {tally.within} of them within the"
                 f" rollout percentage of {constraint.percentage} %",
                 *(
                     format_html("{}: {}", inline(reason), counted(number, "user"))
-                    for reason, number in found.reasons.items()
+                    for reason, number in tally.reasons.items()
                 ),
             ]
         )

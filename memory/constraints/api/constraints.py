@@ -186,26 +186,26 @@ class Constraints(KnownView, viewsets.ViewSet):
     )
     def list(self, request: Request, user_id: str) -> Response:
         """List the constraints in the user's project, then the workspace's current constraints."""
-        then = self.known()
-        known = outline(then.checkpoint)
+        then = self.snapshot()
+        state_outline = outline(then.checkpoint)
         judged = _judged(then.user, is_now=then.is_now)
-        found = [_summary(known, name, judged) for name in known.constraints]
+        rows = [_summary(state_outline, name, judged) for name in state_outline.constraints]
         if then.is_now:
-            applicabilities = applicability.applicabilities(then.user, known)
-            found += [_of_workspace(one, judged) for one in applicabilities]
+            applicabilities = applicability.applicabilities(then.user, state_outline)
+            rows += [_of_workspace(one, judged) for one in applicabilities]
         # The user's own constraints come first.
         return Response(
-            page_of(request, found, lambda row: (row["path"].startswith(FOLDER), row["path"]))
+            page_of(request, rows, lambda row: (row["path"].startswith(FOLDER), row["path"]))
         )
 
     @operations.read(responses=ConstraintDetailSerializer, parameters=[AS_OF])
     def retrieve(self, request: Request, user_id: str, name: str) -> Response:
         """Return the constraint with its source and tests."""
-        then = self.known()
-        found = _detail(then.user, then.checkpoint, name, is_now=then.is_now)
-        if found is None:
+        then = self.snapshot()
+        detail = _detail(then.user, then.checkpoint, name, is_now=then.is_now)
+        if detail is None:
             raise Http404(f"This user has no constraint {name!r}.")
-        return Response(found)
+        return Response(detail)
 
     @operations.write(
         {**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH], request=NewConstraintSerializer
@@ -261,18 +261,18 @@ class Constraints(KnownView, viewsets.ViewSet):
         error if the constraint failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
-        asked = validated(MomentSerializer, request.data)
+        body = validated(MomentSerializer, request.data)
         user = self.memory_user()
         try:
             path, source_hash = trials.constraint_of(user, name)
         except trials.NoSuchConstraint as error:
             raise Http404(str(error)) from None
-        known, _ = known_state(user, asked)
-        instant = instant_asked(user, asked)
+        state, _ = known_state(user, body)
+        instant = instant_asked(user, body)
         return answer_run(
             self,
             user,
-            lambda: trials.try_constraint(known, path, source_hash, instant),
+            lambda: trials.try_constraint(state, path, source_hash, instant),
             TriedConstraintSerializer,
             limit,
         )
@@ -282,13 +282,13 @@ def _detail(
     user: MemoryUser, checkpoint: AnyState | None, name: str, *, is_now: bool = True
 ) -> dict[str, Any] | None:
     """Describe a constraint; return None if the version has no constraint with this name."""
-    known = outline(checkpoint)
-    if checkpoint is None or name not in known.constraints:
+    state_outline = outline(checkpoint)
+    if checkpoint is None or name not in state_outline.constraints:
         return None
     path, tests = constraint_files(name)
     files = checkpoints.read_files(checkpoint, [path, tests])
     return {
-        **_summary(known, name, _judged(user, is_now=is_now)),
+        **_summary(state_outline, name, _judged(user, is_now=is_now)),
         "source": files[path],
         "tests": files.get(tests, ""),
     }
@@ -327,12 +327,12 @@ def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
     )
 
 
-def _summary(known: Outline, name: str, judged: Judged) -> dict[str, Any]:
+def _summary(state_outline: Outline, name: str, judged: Judged) -> dict[str, Any]:
     path = constraint_path(name)
     return {
         "name": name,
         "path": path,
-        "summary": known.constraints[name],
+        "summary": state_outline.constraints[name],
         "applies": True,
         "reasons": [],
         "notes": [],

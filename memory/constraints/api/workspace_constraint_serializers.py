@@ -163,10 +163,10 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
                     {name: ["Give either this or `library`, not both."] for name in extra}
                 )
             try:
-                known = constraint_library.read(attrs.pop("library"))
+                library_constraint = constraint_library.read(attrs.pop("library"))
             except KeyError:
                 raise serializers.ValidationError({"library": [describe_library()]}) from None
-            if attrs.setdefault("name", known.name) != known.name:
+            if attrs.setdefault("name", library_constraint.name) != library_constraint.name:
                 message = (
                     "A library constraint keeps its name, because its tests import it under that"
                     " name."
@@ -174,9 +174,9 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
                 raise serializers.ValidationError({"name": [message]})
             return {
                 **attrs,
-                "source": known.source,
-                "tests": known.tests,
-                "description": attrs["description"] or known.summary,
+                "source": library_constraint.source,
+                "tests": library_constraint.tests,
+                "description": attrs["description"] or library_constraint.summary,
             }
         if missing := [name for name in ("name", "source", "tests") if name not in attrs]:
             message = "Give name, source and tests, or `library` for a constraint from the library."

@@ -53,18 +53,18 @@ class WorkspaceView(StrictView):
     def constraint(self) -> WorkspaceConstraint:
         """Return the constraint in the URL; raises Http404 if it does not exist."""
         name = self.kwargs["name"]
-        found = next(iter(constraints_of(self.request).filter(name=name)), None)
-        if found is None:
+        constraint = next(iter(constraints_of(self.request).filter(name=name)), None)
+        if constraint is None:
             raise Http404(f"This workspace has no constraint {name!r}.")
-        return found
+        return constraint
 
     def version(self, number: int) -> WorkspaceConstraintVersion:
         """Return this version of the constraint in the URL; raises Http404 if there is none."""
         constraint = self.constraint()
-        found = constraint.versions.filter(number=number).first()
-        if found is None:
+        version = constraint.versions.filter(number=number).first()
+        if version is None:
             raise Http404(f"{constraint.name} has no version {number}.")
-        return found
+        return version
 
 
 def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
@@ -75,19 +75,19 @@ def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
     return rows.annotate(newest=Subquery(newest.order_by("-number").values("number")[:1]))
 
 
-def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> None:
+def with_alerts(request: Request, constraints: Collection[WorkspaceConstraint]) -> None:
     """Set `alerts` on each of these constraints to the constraint's number of live alerts."""
     counts = dict(
         Alert.objects.filter(
             user__workspace=principal_of(request).workspace,
-            constraint__in=[constraint.path for constraint in found],
+            constraint__in=[constraint.path for constraint in constraints],
         )
         .exclude(state=AlertState.RESOLVED)
         .order_by()
         .values_list("constraint")
         .annotate(number=Count("*"))
     )
-    for constraint in found:
+    for constraint in constraints:
         constraint.alerts = counts.get(constraint.path, 0)  # type: ignore[attr-defined]
 
 
@@ -204,10 +204,10 @@ class WorkspaceConstraints(
         default = constraint.live.number if constraint.live else newest
         version = self.version(_number(request, "version", default))
         try:
-            found = applicability.coverage(version, after=_number(request, "after", 0))
+            coverage = applicability.coverage(version, after=_number(request, "after", 0))
         except ShapeError as error:
             raise Conflict(f"Version {version.number}: {error}.") from None
-        return Response(ConstraintCoverageSerializer(found).data)
+        return Response(ConstraintCoverageSerializer(coverage).data)
 
 
 class ConstraintVersions(WorkspaceView, viewsets.GenericViewSet[WorkspaceConstraintVersion]):
@@ -263,10 +263,10 @@ class ConstraintVersions(WorkspaceView, viewsets.GenericViewSet[WorkspaceConstra
 
 def _detail(request: Request, name: str) -> dict[str, Any]:
     versions = without_large(WorkspaceConstraintVersion.objects.all(), keep=["verdict"])
-    found = constraints_of(request).prefetch_related(
+    constraints = constraints_of(request).prefetch_related(
         Prefetch("versions", versions.order_by("-number"))
     )
-    constraint = found.get(name=name)
+    constraint = constraints.get(name=name)
     with_alerts(request, [constraint])
     return dict(WorkspaceConstraintDetailSerializer(constraint).data)
 

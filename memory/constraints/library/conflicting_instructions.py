@@ -51,14 +51,14 @@ def check(today: datetime.date, instructions: Sequence[Instruction]) -> Iterator
     for one in sorted(instructions, key=lambda one: one.key):
         if is_in_force(one, today):
             subjects.setdefault((plain(one.subject), plain(one.scope)), []).append(one)
-    for _, found in sorted(subjects.items()):
-        if len({plain(str(one.value)) for one in found}) > 1:
-            scope = f" ({found[0].scope.strip()})" if found[0].scope.strip() else ""
-            values = " versus ".join(dict.fromkeys(in_words(one) for one in found))
+    for _, group in sorted(subjects.items()):
+        if len({plain(str(one.value)) for one in group}) > 1:
+            scope = f" ({group[0].scope.strip()})" if group[0].scope.strip() else ""
+            values = " versus ".join(dict.fromkeys(in_words(one) for one in group))
             yield warning(
-                f"Instructions on {found[0].subject.strip()}{scope} contradict each other:"
+                f"Instructions on {group[0].subject.strip()}{scope} contradict each other:"
                 f" {values}",
-                evidence=found,
+                evidence=group,
             )
 
 

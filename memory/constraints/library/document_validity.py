@@ -159,15 +159,15 @@ def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert
     certain = last(expires_on) < months_after(first(begin), months)
     text = f"The passport{numbered(passport)} expires {on(expires_on)}"
     if rule is None:
-        asked = f"the trip to {trip.country} ends {on(begin)} (entry rule unknown)"
+        requirement = f"the trip to {trip.country} ends {on(begin)} (entry rule unknown)"
     elif months:
         unit = "month" if months == 1 else "months"
-        asked = f"{trip.country} requires validity for {months} {unit} {counted} {on(begin)}"
+        requirement = f"{trip.country} requires validity for {months} {unit} {counted} {on(begin)}"
     else:
-        asked = f"{trip.country} requires validity until departure {on(begin)}"
+        requirement = f"{trip.country} requires validity until departure {on(begin)}"
     raised = critical if certain else warning
     yield raised(
-        f"{text}, {'but' if certain else 'which may be too early:'} {asked}",
+        f"{text}, {'but' if certain else 'which may be too early:'} {requirement}",
         evidence=[trip, passport],
     )
 

@@ -116,14 +116,14 @@ def check(
         (slot for one in appointments if is_on(one) for slot in slots_of(one, now)),
         key=lambda slot: (slot.start, slot.end, slot.appointment.key),
     )
-    told: set[tuple[str, ...]] = set()
+    reported: set[tuple[str, ...]] = set()
     lasting: list[Slot] = []
     for slot in slots:
         lasting = [other for other in lasting if other.end > slot.start]
         for other in lasting:
             pair = tuple(sorted((other.appointment.key, slot.appointment.key)))
-            if pair not in told and are_one_person(other.appointment, slot.appointment):
-                told.add(pair)
+            if pair not in reported and are_one_person(other.appointment, slot.appointment):
+                reported.add(pair)
                 raised = critical if slot.start - now <= DAY else warning
                 yield raised(
                     f"{in_words(other, now)} overlaps {in_words(slot, now)}",
@@ -138,15 +138,15 @@ def check_absences(
     slots: Sequence[Slot], absences: Sequence[Absence], now: datetime.datetime
 ) -> Iterator[Alert]:
     """Yield a warning for each appointment at home between an absence's first and last day."""
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for slot in slots:
         one, day = slot.appointment, slot.start.astimezone(now.tzinfo).date()
         for absence in absences if one.at_home else ():
             away = absence.start < day < absence.end and (
                 not one.person or not absence.person or plain(one.person) == plain(absence.person)
             )
-            if away and (one.key, absence.key) not in told:
-                told.add((one.key, absence.key))
+            if away and (one.key, absence.key) not in reported:
+                reported.add((one.key, absence.key))
                 yield warning(
                     f"{in_words(slot, now)} takes place at home during the absence"
                     f" “{absence.title.strip()}” ({absence.start} to {absence.end})",

@@ -58,10 +58,10 @@ def check(today: datetime.date, preferences: Sequence[Preference]) -> Iterator[A
     for one in preferences:
         if one.active and one.confirmed_on is not None and last(one.confirmed_on) <= today:
             subjects.setdefault(plain(one.subject), []).append((last(one.confirmed_on), one))
-    for _, found in sorted(subjects.items()):
-        found.sort(key=lambda item: (item[0], item[1].key))
-        _, newest = found[-1]
-        for day, preference in found:
+    for _, group in sorted(subjects.items()):
+        group.sort(key=lambda item: (item[0], item[1].key))
+        _, newest = group[-1]
+        for day, preference in group:
             if says(preference) != says(newest):
                 yield info(
                     f"{in_words(preference)} is replaced by the newer{in_words(newest)[3:]}",

@@ -61,12 +61,12 @@ class Export(KnownView):
     )
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
         """Return the files of the newest version, or of an earlier version."""
-        known = self.known()
-        etag = archive.etag(known.checkpoint)
+        snapshot = self.snapshot()
+        etag = archive.etag(snapshot.checkpoint)
         if {etag, "*"} & set(parse_etags(request.headers.get("If-None-Match", ""))):
             return HttpResponse(status=304, headers={"ETag": etag})
-        make = functools.partial(archive.download, known.user, known.checkpoint)
-        return download(known.user.workspace_id, make)
+        make = functools.partial(archive.download, snapshot.user, snapshot.checkpoint)
+        return download(snapshot.user.workspace_id, make)
 
 
 class SubjectAccess(UserScopedView):
@@ -210,9 +210,9 @@ def _body(request: Request) -> bytes:
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        found = unpacking.decompress(body, limit + 1)
+        content = unpacking.decompress(body, limit + 1)
     except zlib.error:
         raise ParseError("The body is not gzip, although its Content-Encoding says so.") from None
-    if len(found) > limit:
+    if len(content) > limit:
         raise PayloadTooLarge
-    return found
+    return content

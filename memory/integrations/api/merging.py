@@ -93,7 +93,7 @@ class MergeUser(UserScopedView):
 
     def _merged(self, user_id: str) -> MemoryUser:
         principal = principal_of(self.request)
-        found = find_user(principal.workspace, user_id)
-        if found is None or not reaches(principal.key, found):
+        user = find_user(principal.workspace, user_id)
+        if user is None or not reaches(principal.key, user):
             raise Http404("The user to be merged (`from`) does not exist in this workspace.")
-        return found
+        return user

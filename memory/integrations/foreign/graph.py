@@ -110,15 +110,15 @@ class Notes:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
-    def add(self, kind: str, place: str, message: str) -> None:
+    def add(self, kind: str, path: str, message: str) -> None:
         """Record that a value was converted, renamed or left out."""
-        self._counts[kind, place, message] += 1
+        self._counts[kind, path, message] += 1
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the notes in the order in which they were first added."""
         return [
-            {"kind": kind, "place": place, "message": message, "count": count}
-            for (kind, place, message), count in list(self._counts.items())[:MAX_NOTES]
+            {"kind": kind, "place": path, "message": message, "count": count}
+            for (kind, path, message), count in list(self._counts.items())[:MAX_NOTES]
         ]
 
 
@@ -164,14 +164,14 @@ class _Decoder:
             name = _string(one["name"])
             members = [(_string(label), self.node(value, name)) for label, value in one["members"]]
             enums.append((name, members))
-        for class_, told in zip(self.classes, self.data["classes"], strict=True):
+        for class_, description in zip(self.classes, self.data["classes"], strict=True):
             class_.fields = [
                 (
                     _string(name),
                     _string(annotation),
                     [self.node(value, f"{class_.name}.{name}") for value in default],
                 )
-                for name, annotation, default in told["fields"]
+                for name, annotation, default in description["fields"]
             ]
         decoded = []
         for class_number, fields, key in self.data["objects"]:
@@ -215,8 +215,8 @@ class _Decoder:
                     return ModuleValue(path, name, items, annotation, tuple(keys))
         return ModuleValue(path, name, self.node(value, name), annotation)
 
-    def node(self, value: Any, place: str) -> Node:
-        """Return the node for a value in the graph's JSON; `place` is where the value was found."""
+    def node(self, value: Any, path: str) -> Node:
+        """Return the node for a value in the graph's JSON; `path` is where the value was found."""
         if value is None or type(value) in (bool, int, str, float):
             return value  # type: ignore[no-any-return]
         kind, content = value
@@ -227,15 +227,15 @@ class _Decoder:
                 number, name = content
                 return Member(_index(number, self.data["enums"]), _string(name))
             case "list":
-                return [self.node(item, place) for item in content]
+                return [self.node(item, path) for item in content]
             case "tuple" | "set" | "range":
                 ordered = ", in sorted order" if kind == "set" else ""
-                self.notes.add("converted", place, f"{kind} to list{ordered}")
-                return [self.node(item, place) for item in content]
+                self.notes.add("converted", path, f"{kind} to list{ordered}")
+                return [self.node(item, path) for item in content]
             case "dict":
-                return self._dictionary(content, place)
+                return self._dictionary(content, path)
             case "int":
-                return self._integer(_string(content), place)
+                return self._integer(_string(content), path)
             case "decimal":
                 return Decimal(_string(content))
             case "date":
@@ -245,7 +245,7 @@ class _Decoder:
             case "zoned":
                 text, zone = content
                 message = f"datetime in {_string(zone)} to a datetime with a UTC offset"
-                self.notes.add("converted", place, message)
+                self.notes.add("converted", path, message)
                 return datetime.datetime.fromisoformat(text)
             case "time":
                 return datetime.time.fromisoformat(content)
@@ -256,35 +256,35 @@ class _Decoder:
                 return Ref(_string(class_name), _string(key))
             case "opaque" | "text":
                 class_name, text = content
-                self.notes.add("converted", place, f"{_string(class_name)} to its text")
+                self.notes.add("converted", path, f"{_string(class_name)} to its text")
                 return _string(text)
         raise ValueError(f"unknown kind of value: {kind!r}")
 
-    def _integer(self, text: str, place: str) -> Node:
+    def _integer(self, text: str, path: str) -> Node:
         if len(text) > MAX_DIGITS:
-            self.notes.add("converted", place, "int to its text")
+            self.notes.add("converted", path, "int to its text")
             return text
         return int(text)
 
-    def _dictionary(self, pairs: Any, place: str) -> Node:
+    def _dictionary(self, pairs: Any, path: str) -> Node:
         """Turn a dictionary into an object with its keys as fields, or into a list of entries."""
-        name = _class_of_place(place)
+        name = _class_of_place(path)
         keys = tuple(key if isinstance(key, str) else None for key, _ in pairs)
         named = tuple(key for key in keys if key is not None and _is_field(key))
         shape = (name, tuple(sorted(named)))
         if 0 < len(named) == len(keys) <= MAX_FIELDS and (
             shape in self._shapes or self._forms[name] < MAX_SHAPES
         ):
-            self.notes.add("converted", place, "dict to an object")
-            fields = {key: self.node(item, f"{place}.{key}") for key, item in pairs}
+            self.notes.add("converted", path, "dict to an object")
+            fields = {key: self.node(item, f"{path}.{key}") for key, item in pairs}
             return self._object(name, fields)
-        self.notes.add("converted", place, "dict to a list of entries")
+        self.notes.add("converted", path, "dict to a list of entries")
         entries: list[Node] = [
             self._object(
                 f"{name}Entry",
                 {
-                    "name": self.node(key, f"{place}.name"),
-                    "value": self.node(item, f"{place}.value"),
+                    "name": self.node(key, f"{path}.name"),
+                    "value": self.node(item, f"{path}.value"),
                 },
             )
             for key, item in pairs
@@ -327,6 +327,6 @@ def is_key(key: str) -> bool:
     return True
 
 
-def _class_of_place(place: str) -> str:
+def _class_of_place(path: str) -> str:
     """Return a name for the synthetic class of a field's contents: `TripStop` for `Trip.stops`."""
-    return (camel(singular(place.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]
+    return (camel(singular(path.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]

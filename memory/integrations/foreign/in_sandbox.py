@@ -77,14 +77,14 @@ class _Finder(PathEntryFinder):
         self.folder, self.files = os.path.normpath(folder), files
 
     def find_spec(self, fullname: str, target: object = None) -> ModuleSpec | None:
-        place = f"{self.folder}/{fullname.rpartition('.')[2]}"
-        for path in (f"{place}/__init__.py", f"{place}.py"):
+        path_stem = f"{self.folder}/{fullname.rpartition('.')[2]}"
+        for path in (f"{path_stem}/__init__.py", f"{path_stem}.py"):
             if path.removeprefix(f"{ROOT}/") in self.files:
                 return spec_from_loader(fullname, _Loader(path, self.files))
-        if not any(f"{ROOT}/{path}".startswith(f"{place}/") for path in self.files):
+        if not any(f"{ROOT}/{path}".startswith(f"{path_stem}/") for path in self.files):
             return None
         package = ModuleSpec(fullname, None, is_package=True)
-        package.submodule_search_locations = [place]
+        package.submodule_search_locations = [path_stem]
         return package
 
 
@@ -287,10 +287,10 @@ class _Reader:
         if kind not in self._class_numbers:
             self._class_numbers[kind] = len(self.classes)
             is_record = issubclass(kind, Record)
-            told: dict[str, Any] = {"name": _text(kind.__name__), "is_record": is_record}
-            self.classes.append(told)
-            told["doc"] = _documentation(kind)
-            told["fields"] = [
+            description: dict[str, Any] = {"name": _text(kind.__name__), "is_record": is_record}
+            self.classes.append(description)
+            description["doc"] = _documentation(kind)
+            description["fields"] = [
                 [_text(name), _annotation(annotation), self._default(default)]
                 for name, annotation, default in self._fields(kind)
                 if not (is_record and name in ("key", "sources"))
@@ -333,12 +333,12 @@ def _imported_names(source: str, held: Mapping[str, Any]) -> set[str]:
 
 def _names_of_all(module: str, held: Mapping[str, Any]) -> set[str]:
     """Return which of the names in `held` came from `from module import *`."""
-    found = set()
+    names = set()
     for name, one in list(sys.modules.items()):
         if name == module or name.endswith(f".{module}"):
             there = vars(one)
-            found |= {key for key, value in held.items() if key in there and there[key] is value}
-    return found
+            names |= {key for key, value in held.items() if key in there and there[key] is value}
+    return names
 
 
 def _is_system_name(name: str) -> bool:

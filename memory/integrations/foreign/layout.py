@@ -47,12 +47,12 @@ _PARTS = {"state", "schema", "data", "models", "types"}
 
 def _domain_name(folders: Sequence[str], name: str) -> str:
     if "domains" in folders[:-1]:
-        found = folders[folders.index("domains") + 1]
+        slug = folders[folders.index("domains") + 1]
     else:
-        found = folders[-1] if folders and name in _PARTS else name
-    found = re.sub(r"\W+", "_", found.lower()).strip("_") or "imported"
-    found = found[: MAX_LENGTH - 10]
-    for candidate in (found, f"{found}_", f"imported_{found}"):
+        slug = folders[-1] if folders and name in _PARTS else name
+    slug = re.sub(r"\W+", "_", slug.lower()).strip("_") or "imported"
+    slug = slug[: MAX_LENGTH - 10]
+    for candidate in (slug, f"{slug}_", f"imported_{slug}"):
         if is_lower(candidate):
             return candidate
     return "imported"

@@ -60,10 +60,10 @@ class Placement:
         indirectly.
         """
         graph = self.graph
-        found = {n for n, class_ in enumerate(graph.classes) if class_.is_record}
+        record_classes = {n for n, class_ in enumerate(graph.classes) if class_.is_record}
         for holding in graph.holdings:
             numbers = [p.number for p in _direct(holding.node)]
-            found |= {
+            record_classes |= {
                 graph.objects[n].class_number
                 for n in numbers
                 if isinstance(holding.node, Pointer)
@@ -76,8 +76,8 @@ class Placement:
             for number in {n for node in one.fields.values() for n in graph.pointers(node)}:
                 held[number] += 1
                 edges.setdefault(one.class_number, set()).add(graph.objects[number].class_number)
-        found |= {graph.objects[n].class_number for n, times in held.items() if times > 1}
-        return found | _in_cycles(edges)
+        record_classes |= {graph.objects[n].class_number for n, times in held.items() if times > 1}
+        return record_classes | _in_cycles(edges)
 
     def _place_collections(self) -> list[ModuleValue]:
         """Place the members of collections; return the remaining module-level values."""
@@ -168,10 +168,10 @@ class Placement:
     def _keep_variable(self, domain: str, name: str, node: Node) -> None:
         """Keep a named value as a variable, renaming it if the domain already has that name."""
         values = self.variables.setdefault(domain, {})
-        found = unused(name, values)
-        values[found] = node
-        if found != name:
-            self.graph.notes.add("renamed", name, f"is {domain}.variables.{found}")
+        new_name = unused(name, values)
+        values[new_name] = node
+        if new_name != name:
+            self.graph.notes.add("renamed", name, f"is {domain}.variables.{new_name}")
 
     def _place_others(self) -> None:
         """Put records that have neither a name nor a collection in a collection for their class."""
@@ -186,8 +186,8 @@ class Placement:
                 seen.add(number)
                 one = graph.objects[number]
                 home = self.homes.get(number)
-                place = home.domain if home else domain
-                pending += [(value, place) for value in one.fields.values()]
+                owner = home.domain if home else domain
+                pending += [(value, owner) for value in one.fields.values()]
                 if home is None and one.class_number in self.record_classes:
                     where = (domain, one.class_number)
                     if where not in overflow:
@@ -223,15 +223,15 @@ class Placement:
         """
         for number, key in zip(numbers, keys, strict=True):
             one = self.graph.objects[number]
-            found = key
+            new_key = key
             if one.key is None and (one.class_number, key) in self.keys:
-                found = f"{name}-{key}"
+                new_key = f"{name}-{key}"
                 self.graph.notes.add(
                     "keyed",
                     name,
                     f"keys get the prefix {name}-, since other records have the same keys",
                 )
-            self._settle(number, Home(domain, name, found, singleton=False))
+            self._settle(number, Home(domain, name, new_key, singleton=False))
 
     def _settle(self, number: int, home: Home) -> None:
         self.keys.add((self.graph.objects[number].class_number, home.key))
@@ -245,18 +245,18 @@ class Placement:
         self.order.append(number)
 
     def _lower(self, name: str) -> str:
-        found = name.lstrip("_").lower() or "value"
-        if not is_lower(found):
-            found = f"{found[: MAX_LENGTH - 10].rstrip('_')}_"
-        return found if is_lower(found) else "value"
+        lowered = name.lstrip("_").lower() or "value"
+        if not is_lower(lowered):
+            lowered = f"{lowered[: MAX_LENGTH - 10].rstrip('_')}_"
+        return lowered if is_lower(lowered) else "value"
 
     def _holder(self, domain: str, name: str, *, note: bool = True) -> str:
         """Return an unused name for a new collection or singleton, and mark it as taken."""
-        found = unused(self._lower(name), self.taken[domain])
-        self.taken[domain].add(found)
-        if note and found != name:
-            self.graph.notes.add("renamed", name, f"is {domain}.{found}")
-        return found
+        holder = unused(self._lower(name), self.taken[domain])
+        self.taken[domain].add(holder)
+        if note and holder != name:
+            self.graph.notes.add("renamed", name, f"is {domain}.{holder}")
+        return holder
 
 
 def _direct(node: Node) -> list[Pointer]:
@@ -279,15 +279,15 @@ def _is_uniform(graph: Graph, node: Node) -> bool:
 
 def _in_cycles(edges: Mapping[int, Collection[int]]) -> set[int]:
     """Return the nodes that lie on a cycle."""
-    found = set()
+    cyclic = set()
     for start in edges:
         pending, seen = list(edges[start]), set()
         while pending:
             node = pending.pop()
             if node == start:
-                found.add(start)
+                cyclic.add(start)
                 break
             if node not in seen:
                 seen.add(node)
                 pending += edges.get(node, ())
-    return found
+    return cyclic

@@ -103,58 +103,58 @@ class _Translation:
     def _class_name(self, domain: str, number: int) -> str:
         if (domain, number) not in self.names:
             name = self.graph.classes[number].name
-            found = self._new_class_name(domain, name)
-            self.names[domain, number] = found
-            if found != name and not self.graph.classes[number].is_made_up:
-                self.graph.notes.add("renamed", name, f"is the class {domain}.{found}")
+            new_name = self._new_class_name(domain, name)
+            self.names[domain, number] = new_name
+            if new_name != name and not self.graph.classes[number].is_made_up:
+                self.graph.notes.add("renamed", name, f"is the class {domain}.{new_name}")
         return self.names[domain, number]
 
     def _enum_name(self, domain: str, number: int) -> str:
         if (domain, number) not in self.enum_names:
             name = self.graph.enums[number][0]
-            found = self._new_class_name(domain, name)
-            self.enum_names[domain, number] = found
-            if found != name:
-                self.graph.notes.add("renamed", name, f"is the enum {domain}.{found}")
+            new_name = self._new_class_name(domain, name)
+            self.enum_names[domain, number] = new_name
+            if new_name != name:
+                self.graph.notes.add("renamed", name, f"is the enum {domain}.{new_name}")
         return self.enum_names[domain, number]
 
     def _new_class_name(self, domain: str, name: str) -> str:
-        found = name.lstrip("_")[: MAX_LENGTH - 10]
-        found = found[:1].upper() + found[1:]
-        if found in RESERVED_CLASSES:
-            found += "_"
+        candidate = name.lstrip("_")[: MAX_LENGTH - 10]
+        candidate = candidate[:1].upper() + candidate[1:]
+        if candidate in RESERVED_CLASSES:
+            candidate += "_"
         try:
-            check_class_name(found)
+            check_class_name(candidate)
         except EditError:
-            found = camel(found) or "Item"
-        found = unused(found, self.taken[domain])
-        self.taken[domain].add(found)
-        return found
+            candidate = camel(candidate) or "Item"
+        candidate = unused(candidate, self.taken[domain])
+        self.taken[domain].add(candidate)
+        return candidate
 
     def _field_name(self, class_number: int, name: str) -> str:
-        known = self.field_names.setdefault(class_number, {})
-        if name not in known:
+        names = self.field_names.setdefault(class_number, {})
+        if name not in names:
             class_name = self.graph.classes[class_number].name
-            found = unused(field_name_for(name), set(known.values()))
-            known[name] = found
-            if found != name:
-                self.graph.notes.add("renamed", f"{class_name}.{name}", f"is {found}")
-        return known[name]
+            new_name = unused(field_name_for(name), set(names.values()))
+            names[name] = new_name
+            if new_name != name:
+                self.graph.notes.add("renamed", f"{class_name}.{name}", f"is {new_name}")
+        return names[name]
 
     # Translating classes
 
     def _members(self) -> dict[tuple[str, int], list[int]]:
         """Return the numbers of each class's objects, keyed by domain and class number."""
-        found: dict[tuple[str, int], list[int]] = {}
+        members: dict[tuple[str, int], list[int]] = {}
         for number in self.order:
             domain = self.homes[number].domain
             pending = [number]
             while pending:
                 one = pending.pop()
-                found.setdefault((domain, self.graph.objects[one].class_number), []).append(one)
+                members.setdefault((domain, self.graph.objects[one].class_number), []).append(one)
                 for node in self.graph.objects[one].fields.values():
                     pending += [n for n in self.graph.pointers(node) if n not in self.homes]
-        return found
+        return members
 
     def _schema(self, members: Mapping[tuple[str, int], list[int]]) -> Iterator[Edit]:
         """Yield the edits that define the enums, then the classes, then the remaining fields.
@@ -172,8 +172,10 @@ class _Translation:
             yield DefineClass(
                 domain, name, kind="enum", members=tuple(self._enum_members(number, name))
             )
-        for place, by_name in types.items():
-            fields[place] = [self._spec(*place, name, type_) for name, type_ in by_name.items()]
+        for class_key, by_name in types.items():
+            fields[class_key] = [
+                self._spec(*class_key, name, type_) for name, type_ in by_name.items()
+            ]
         by_class = {
             (domain, self.names[domain, number]): (domain, number) for domain, number in types
         }
@@ -185,34 +187,34 @@ class _Translation:
             places = ((owner or domain, bare) for owner, _, bare in parts)
             return [by_class[one] for one in places if one in by_class]
 
-        def define(place: tuple[str, int], path: tuple[tuple[str, int], ...]) -> Iterator[Edit]:
-            if place in defined or place in path:
+        def define(key: tuple[str, int], path: tuple[tuple[str, int], ...]) -> Iterator[Edit]:
+            if key in defined or key in path:
                 return
-            domain, number = place
-            for type_ in types[place].values():
+            domain, number = key
+            for type_ in types[key].values():
                 for needed in needed_by(type_, domain):
-                    yield from define(needed, (*path, place))
-            defined.add(place)
+                    yield from define(needed, (*path, key))
+            defined.add(key)
             now = []
-            for spec in fields[place]:
+            for spec in fields[key]:
                 if defined.issuperset(needed_by(parse_type(spec.type), domain)):
                     now.append(spec)
                     continue
                 type_text, default = spec.type, spec.default
                 if default is REQUIRED:
                     type_text, default = format_type(optional(parse_type(type_text))), None
-                late.append(AddField(domain, self.names[place], spec.name, type_text, default))
+                late.append(AddField(domain, self.names[key], spec.name, type_text, default))
             class_ = self.graph.classes[number]
             yield DefineClass(
                 domain,
-                self.names[place],
+                self.names[key],
                 tuple(now),
                 "record" if number in self.record_classes else "object",
                 doc=class_.doc,
             )
 
-        for place in types:
-            yield from define(place, ())
+        for class_key in types:
+            yield from define(class_key, ())
         yield from late
 
     def _types(self, domain: str, class_number: int, numbers: Iterable[int]) -> dict[str, Type]:
@@ -230,14 +232,14 @@ class _Translation:
                 if type_ not in types:
                     types.append(type_)
         declared = {name: annotation for name, annotation, _ in class_.fields}
-        found = {}
+        field_types = {}
         for name, types in observed.items():
             type_ = _settled(union(*types) if types else UNKNOWN)
             type_ = self._with_declared(type_, declared.get(name, ""), domain)
             if present[name] < count:  # some of the objects don't have this field
                 type_ = optional(type_)
-            found[self._field_name(class_number, name)] = type_
-        return found
+            field_types[self._field_name(class_number, name)] = type_
+        return field_types
 
     def _type(self, node: Node, domain: str) -> Type:
         match node:
@@ -268,20 +270,20 @@ class _Translation:
 
     def _target(self, ref: Ref, domain: str) -> tuple[str, str]:
         """Return the class and key of the record that a foreign project's reference points to."""
-        found = [
+        matches = [
             (home.domain, self.graph.objects[number].class_number)
             for number, home in self.homes.items()
             if home.key == ref.key
             and self.graph.classes[self.graph.objects[number].class_number].name
             == ref.class_name.rpartition(".")[2]
         ]
-        if not found:
+        if not matches:
             raise ForeignError(
                 "unknown_record",
                 f"a reference names {ref.class_name} {ref.key!r}, which the project does not"
                 " contain",
             )
-        return self._reference(domain, *found[0]), ref.key
+        return self._reference(domain, *matches[0]), ref.key
 
     def _with_declared(self, type_: Type, annotation: str, domain: str) -> Type:
         """Widen a type to the declared type if the latter can be parsed and includes all values."""
@@ -295,18 +297,18 @@ class _Translation:
             return type_
         classes = {
             self.graph.classes[number].name: (number, name)
-            for (place, number), name in self.names.items()
-            if place == domain
+            for (owner, number), name in self.names.items()
+            if owner == domain
         }
         enums = {
             self.graph.enums[number][0]: name
-            for (place, number), name in self.enum_names.items()
-            if place == domain
+            for (owner, number), name in self.enum_names.items()
+            if owner == domain
         }
         fallback = optional(type_) if is_optional(declared) else type_
-        known = enums.keys() | classes.keys()
+        known_names = enums.keys() | classes.keys()
         if any(
-            isinstance(part, RefTo) or (isinstance(part, Named) and part.name not in known)
+            isinstance(part, RefTo) or (isinstance(part, Named) and part.name not in known_names)
             for part in parts(declared)
         ):
             return fallback
@@ -359,13 +361,15 @@ class _Translation:
                 yield self._member_name(number, label), label
 
     def _member_name(self, number: int, label: str) -> str:
-        found = label
+        new_name = label
         try:
             check_enum_member(label, "enum")
         except EditError:
-            found = f"{label.strip('_')}_"
-            self.graph.notes.add("renamed", f"{self.graph.enums[number][0]}.{label}", f"is {found}")
-        return found
+            new_name = f"{label.strip('_')}_"
+            self.graph.notes.add(
+                "renamed", f"{self.graph.enums[number][0]}.{label}", f"is {new_name}"
+            )
+        return new_name
 
     # Translating values
 

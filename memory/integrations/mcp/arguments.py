@@ -83,19 +83,19 @@ def read(value: Any, schema: Schema) -> Any:
 
 
 def _read_properties(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    found = {}
+    result = {}
     for name, one in value.items():
         if name not in schema["properties"]:
-            found[name] = one
+            result[name] = one
             continue
         of_property = schema["properties"][name]
-        told = read(one, of_property)
+        item = read(one, of_property)
         # A text that stands for nothing, such as "null", is nothing, too, but not where any JSON is
         # meant, as for a field's default.
-        is_nothing = is_empty(told if _types_of(of_property) else one)
+        is_nothing = is_empty(item if _types_of(of_property) else one)
         if name in schema["required"] or not is_nothing:
-            found[name] = told
-    return found
+            result[name] = item
+    return result
 
 
 def _is_free(schema: Schema) -> bool:

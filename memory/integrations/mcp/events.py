@@ -154,14 +154,14 @@ class Streams:
                 # has no data.
                 yield ": nothing new\n"
 
-    async def _page(self, place: "_Place") -> "_Page":
+    async def _page(self, position: "_Place") -> "_Page":
         """Read the page of events after a position, once for all streams at that position."""
-        reading = self._reading.get(place)
+        reading = self._reading.get(position)
         if reading is None:
             loop = asyncio.get_running_loop()
-            reading = loop.run_in_executor(self._threads, _read, place)
-            self._reading[place] = reading
-            reading.add_done_callback(lambda _: self._reading.pop(place, None))
+            reading = loop.run_in_executor(self._threads, _read, position)
+            self._reading[position] = reading
+            reading.add_done_callback(lambda _: self._reading.pop(position, None))
         return await asyncio.shield(reading)  # a disconnecting client must not cancel the read
 
     @contextmanager
@@ -226,10 +226,10 @@ def _holds(key: str) -> bool:
     return find_key(key) is not None
 
 
-def _read(place: _Place) -> _Page:
+def _read(position: _Place) -> _Page:
     """Return the next page of events after a position, formatted for sending."""
     close_old_connections()
-    workspace, user, after = place
+    workspace, user, after = position
     reach = Q(user__workspace=workspace) if user is None else Q(user=user)
     entries = alert_events.select_entry_events(reach)
     page = alert_events.read(workspace, after, Alert.objects.filter(reach), entries, PAGE)
@@ -241,5 +241,5 @@ def _read(place: _Place) -> _Page:
 
 def _text(event: AlertEvent, named: Sequence[Named]) -> str:
     kind = AlertEventKind(event.kind).event_type
-    told = webhook_messages.message(event.person, event, named)
-    return f"id: {event.seq}\nevent: {kind}\ndata: {told}\n\n"
+    payload = webhook_messages.message(event.person, event, named)
+    return f"id: {event.seq}\nevent: {kind}\ndata: {payload}\n\n"

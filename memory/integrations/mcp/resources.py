@@ -52,8 +52,8 @@ async def read(caller: Caller, uri: str) -> tuple[str, str]:
     match = _URI.fullmatch(uri)
     user = unquote(match["user"]) if match else ""
     if match is None or caller.user_id not in (None, user):
-        known = ", ".join(template.uri_template for template in templates(caller))
-        raise RequestRefused(f"No such resource. The available resources are: {known}.")
+        choices = ", ".join(template.uri_template for template in templates(caller))
+        raise RequestRefused(f"No such resource. The available resources are: {choices}.")
     if match["path"] is None:
         return str((await caller.api.get(address("users", user, "manifest")))["text"]), TEXT
     version = await _head(caller, user)

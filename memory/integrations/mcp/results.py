@@ -48,14 +48,14 @@ def from_answer(answer: Json, ignored: Sequence[str] = ()) -> CallToolResult:
 
 def from_error(refused: RequestRefused, ignored: Sequence[str] = ()) -> CallToolResult:
     """Return the result that tells an error, and the ignored arguments, which may explain it."""
-    answer, said = refused.answer, str(refused)
+    answer, message = refused.answer, str(refused)
     if answer is not None:
         answer = cut(answer)
-        said = describe_error(_for_models(answer))
-    if len(said) > MAX_ANSWER:
-        said = f"{said[:MAX_ANSWER]}… ({len(said) - MAX_ANSWER} more characters)"
+        message = describe_error(_for_models(answer))
+    if len(message) > MAX_ANSWER:
+        message = f"{message[:MAX_ANSWER]}… ({len(message) - MAX_ANSWER} more characters)"
     note = f" (Ignored arguments: {', '.join(ignored)}.)" if ignored else ""
-    text = TextContent(type="text", text=said + note)
+    text = TextContent(type="text", text=message + note)
     return CallToolResult(content=[text], structured_content=answer, is_error=True)
 
 
@@ -208,8 +208,8 @@ def _cut_mapping(value: Json, room: int, at: str, left_out: list[Json]) -> Json:
         name, member = next(iter(value.items()))
         short = shortened(name)
         if short != name:
-            told = {"shown": len(short), "of": len(name), "unit": "characters of the key"}
-            left_out.append({"at": f"{at}.{short}", **told})
+            counts = {"shown": len(short), "of": len(name), "unit": "characters of the key"}
+            left_out.append({"at": f"{at}.{short}", **counts})
         shown[short] = _cut(member, room - len(_write(short)), f"{at}.{short}", left_out)
     if len(shown) < len(value):
         left_out.append({"at": at, "shown": len(shown), "of": len(value)})
@@ -223,7 +223,7 @@ def _cut_object(value: Json, room: int, at: str, left_out: list[Json]) -> Json:
     shown = {}
     for number, name in enumerate(sorted(sizes, key=lambda name: sizes[name])):
         share = max(room // (len(value) - number), 0)
-        place = f"{at}.{name}" if at else name
-        shown[name] = _cut(value[name], share, place, left_out)
+        path = f"{at}.{name}" if at else name
+        shown[name] = _cut(value[name], share, path, left_out)
         room -= len(_write(shown[name]))
     return {name: shown[name] for name in value}

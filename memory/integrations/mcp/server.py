@@ -64,16 +64,16 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
         context: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListResourcesResult:
         try:
-            found = await resources.listed(caller_of(context.request))
+            listed = await resources.listed(caller_of(context.request))
         except RequestRefused as refused:
             raise MCPError(code=INVALID_PARAMS, message=str(refused)) from None
-        return ListResourcesResult(resources=list(found))
+        return ListResourcesResult(resources=list(listed))
 
     async def list_templates(
         context: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListResourceTemplatesResult:
-        found = resources.templates(caller_of(context.request))
-        return ListResourceTemplatesResult(resource_templates=list(found))
+        templates = resources.templates(caller_of(context.request))
+        return ListResourceTemplatesResult(resource_templates=list(templates))
 
     async def read_resource(
         context: ServerRequestContext[Any], params: ReadResourceRequestParams

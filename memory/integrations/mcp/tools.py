@@ -87,9 +87,9 @@ async def call(caller: Caller, name: str, sent: Json) -> CallToolResult:
     """
     tool = TOOLS.get(name)
     if tool is None:
-        known = ", ".join(TOOLS)
+        names = ", ".join(TOOLS)
         return results.from_error(
-            RequestRefused(f"There is no tool {name!r:.120}. The tools are: {known}.")
+            RequestRefused(f"There is no tool {name!r:.120}. The tools are: {names}.")
         )
     schema = tool.schema(caller)
     known_arguments = {name: one for name, one in sent.items() if name in schema["properties"]}
@@ -343,17 +343,17 @@ async def _open_domain(caller: Caller, given: Json) -> Json:
     state = await caller.api.get(address("users", user, "state"), as_of=given.get("as_of"))
     domains = state.pop("domains")
     if domain not in domains:
-        known = ", ".join(domains) or "none"
-        raise RequestRefused(f"There is no domain {domain!r:.120}. The domains are: {known}.")
+        names = ", ".join(domains) or "none"
+        raise RequestRefused(f"There is no domain {domain!r:.120}. The domains are: {names}.")
     return {**state, "domain": domain, **domains[domain]}
 
 
 async def _list_alerts(caller: Caller, given: Json) -> Json:
     user = given.pop("user_id", caller.user_id)
     at = address("users", str(user), "alerts") if user is not None else address("alerts")
-    found = await caller.api.get(at, page_size=given.pop("limit", None), **given)
-    following = parse_qs(urlsplit(found["next"] or "").query).get("cursor", [None])[0]
-    return {"alerts": found["results"], "next_cursor": following}
+    page = await caller.api.get(at, page_size=given.pop("limit", None), **given)
+    following = parse_qs(urlsplit(page["next"] or "").query).get("cursor", [None])[0]
+    return {"alerts": page["results"], "next_cursor": following}
 
 
 async def _acknowledge_alert(caller: Caller, given: Json) -> Json:
@@ -380,24 +380,24 @@ async def _get_run(caller: Caller, given: Json) -> Json:
 def _part_of(run: Json, part: str) -> Json:
     """Return a run's value, or its evidence as a list of records."""
     output = run["output"] or {}
-    told = {name: run[name] for name in ("id", "status", "outcome", "error")}
+    common = {name: run[name] for name in ("id", "status", "outcome", "error")}
     if part == VALUE:
-        return {**told, "type": output.get("type"), VALUE: output.get("value")}
+        return {**common, "type": output.get("type"), VALUE: output.get("value")}
     evidence = output.get(EVIDENCE) or {"scope": None, "count": 0, "records": []}
-    place = ("class", "domain", "collection")
+    columns = ("class", "domain", "collection")
     named = [
-        {**{name: one[name] for name in place}, "key": key, "sources": sources}
+        {**{name: one[name] for name in columns}, "key": key, "sources": sources}
         for one in evidence["records"]
         for key, sources in zip(one["keys"], one["sources"], strict=True)
     ]
-    return {**told, "scope": evidence["scope"], "count": evidence["count"], EVIDENCE: named}
+    return {**common, "scope": evidence["scope"], "count": evidence["count"], EVIDENCE: named}
 
 
-def _own(caller: Caller, found: Json) -> Json:
+def _own(caller: Caller, resource: Json) -> Json:
     """Return the alert or run; raises RequestRefused if the caller is bound to another user."""
-    if caller.user_id not in (None, found["user_id"]):
+    if caller.user_id not in (None, resource["user_id"]):
         raise RequestRefused("This user has no such alert or run.")
-    return found
+    return resource
 
 
 _LATER = (

@@ -95,9 +95,9 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
 
     async def events(scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
-        asked = await loop.run_in_executor(threads, _subscription, Request(scope))
+        subscription = await loop.run_in_executor(threads, _subscription, Request(scope))
         try:
-            await streams.send(asked, scope, receive, send)
+            await streams.send(subscription, scope, receive, send)
         except Full:
             raise HTTPException(
                 503,
@@ -259,8 +259,8 @@ def _check_transport(scope: Scope, headers: Headers) -> None:
     secure = scope["scheme"] == "https"
     if settings.SECURE_PROXY_SSL_HEADER:
         name, value = settings.SECURE_PROXY_SSL_HEADER
-        told = headers.get(name.removeprefix("HTTP_").replace("_", "-"))
-        secure = secure if told is None else told.split(",")[0].strip() == value
+        header = headers.get(name.removeprefix("HTTP_").replace("_", "-"))
+        secure = secure if header is None else header.split(",")[0].strip() == value
     if settings.SECURE_SSL_REDIRECT and not secure:
         raise HTTPException(403, "Use https: API keys must not be sent in clear text.")
 
@@ -301,9 +301,9 @@ def _subscription(request: Request) -> Subscription:
         raise HTTPException(
             400, f"Unknown parameter {unknown[0][:100]!r}; this endpoint accepts only `after`."
         )
-    asked = request.headers.get("last-event-id") or request.query_params.get("after", "now")
+    position = request.headers.get("last-event-id") or request.query_params.get("after", "now")
     try:
-        after = alert_events.number(asked, alert_events.newest(key.workspace))
+        after = alert_events.number(position, alert_events.newest(key.workspace))
     except ValueError as error:
         raise HTTPException(400, f"`after` or Last-Event-ID: {error}") from None
     return Subscription(request.scope[KEY_TEXT], key.workspace, user, after)

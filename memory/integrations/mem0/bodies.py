@@ -125,34 +125,34 @@ def _entities(filters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         elif is_given(value):
             value = as_id(value)
             if name not in ENTITIES or not isinstance(value, str):
-                told = f"{name[:100]}: send only {', '.join(ENTITIES)}, as strings."
-                raise serializers.ValidationError({"filters": [told]})
+                message = f"{name[:100]}: send only {', '.join(ENTITIES)}, as strings."
+                raise serializers.ValidationError({"filters": [message]})
             yield name, value
 
 
-def drafts_of(asked: Mapping[str, Any]) -> list[entry_log.Draft]:
+def drafts_of(body: Mapping[str, Any]) -> list[entry_log.Draft]:
     """Return the entries to append: messages, or complete memories.
 
     Raises ValidationError if the messages, as memories, say nothing.
     """
-    conversation: Conversation = asked["messages"]
-    told = [(message, message.text) for message in conversation.messages]
-    if not asked["infer"]:  # a tool call alone states nothing
-        told = [(message, message.said) for message, _ in told if message.said]
-    if not told:
+    conversation: Conversation = body["messages"]
+    texts = [(message, message.text) for message in conversation.messages]
+    if not body["infer"]:  # a tool call alone states nothing
+        texts = [(message, message.speech) for message, _ in texts if message.speech]
+    if not texts:
         raise serializers.ValidationError({"messages": ["None of them says anything by itself."]})
     return [
         entry_log.Draft(
-            kind=EntryKind.MESSAGE if asked["infer"] else EntryKind.FACT,
+            kind=EntryKind.MESSAGE if body["infer"] else EntryKind.FACT,
             content=text,
             role=message.role,
             speaker=message.name,
-            occurred_at=asked.get("timestamp"),
-            session_id=asked.get("run_id"),
-            agent_id=asked.get("agent_id"),
-            metadata=metadata_with(asked.get("metadata"), asked.get(APP)),
+            occurred_at=body.get("timestamp"),
+            session_id=body.get("run_id"),
+            agent_id=body.get("agent_id"),
+            metadata=metadata_with(body.get("metadata"), body.get(APP)),
         )
-        for message, text in told
+        for message, text in texts
     ]
 
 

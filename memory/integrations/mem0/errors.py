@@ -36,16 +36,16 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     return response
 
 
-def _sentences(detail: Any, place: str = "") -> Iterator[str]:
+def _sentences(detail: Any, path: str = "") -> Iterator[str]:
     """Yield each message, prefixed with its field's name."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
             named = "" if name == "non_field_errors" else str(name)
-            yield from _sentences(inner, ".".join(filter(None, [place, named])))
+            yield from _sentences(inner, ".".join(filter(None, [path, named])))
     elif isinstance(detail, list):
         for number, inner in enumerate(detail):
             nested = isinstance(inner, dict | list)
-            yield from _sentences(inner, f"{place}[{number}]" if nested else place)
+            yield from _sentences(inner, f"{path}[{number}]" if nested else path)
     else:
-        told = str(detail)
-        yield told if not place or told.startswith(place) else f"{place}: {told}"
+        text = str(detail)
+        yield text if not path or text.startswith(path) else f"{path}: {text}"

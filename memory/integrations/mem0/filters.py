@@ -59,8 +59,8 @@ def split(
             if part:
                 kept.append(part)
         rest["AND"] = kept
-    asked = [one for given in (rest, also) if (one := _translated(given, "filters", 1))]
-    return names, asked[0] if len(asked) == 1 else {"AND": asked} if asked else {}
+    nodes = [one for given in (rest, also) if (one := _translated(given, "filters", 1))]
+    return names, nodes[0] if len(nodes) == 1 else {"AND": nodes} if nodes else {}
 
 
 def _pop_names(conditions: dict[str, Any]) -> frozenset[str] | None:
@@ -102,20 +102,20 @@ def users_in_question(
 
     `find` returns the users that a condition on an id matches.
     """
-    found: set[int] | None = None
+    users: set[int] | None = None
     for key, value in conditions.items():
         here: set[int] | None = None
         if key in ("AND", "OR"):
             parts = [users_in_question(one, find) for one in value]
-            known = [one for one in parts if one is not None]
-            if key == "AND" and known:
-                here = set.intersection(*known)
-            elif len(known) == len(parts):
-                here = set().union(*known)
+            narrowed = [one for one in parts if one is not None]
+            if key == "AND" and narrowed:
+                here = set.intersection(*narrowed)
+            elif len(narrowed) == len(parts):
+                here = set().union(*narrowed)
         elif key in (*ENTITIES, _APP) and not _is_open(value):
             here = find({key: value})
-        found = here if found is None else found if here is None else found & here
-    return found
+        users = here if users is None else users if here is None else users & here
+    return users
 
 
 def compiled(filters: dict[str, Any], time_zone: str) -> RawSQL | None:
@@ -149,30 +149,32 @@ def _literal(text: str) -> Any:
         return ast.literal_eval(parse_expression(text))
 
 
-def _translated(node: Any, place: str, depth: int) -> dict[str, Any]:
+def _translated(node: Any, path: str, depth: int) -> dict[str, Any]:
     if not isinstance(node, dict):
-        raise _wrong(f"{place}: send an object.")
+        raise _wrong(f"{path}: send an object.")
     if depth > MAX_DEPTH:
-        raise _wrong(f"{place[:200]}: groups may be nested at most {MAX_DEPTH} levels deep.")
+        raise _wrong(f"{path[:200]}: groups may be nested at most {MAX_DEPTH} levels deep.")
     parts: list[dict[str, Any]] = []
     for key, value in node.items():
-        here = f"{place}.{key[:100]}"
+        here = f"{path}.{key[:100]}"
         if not is_given(value):
             continue
         if key in _NOT_MAPPED:
             raise CannotBeMapped(f"{here}: {_NOT_MAPPED[key]}")
         if key in ("AND", "OR", "NOT"):
             listed = value if isinstance(value, list) else [value]
-            told = [_translated(one, f"{here}[{n}]", depth + 1) for n, one in enumerate(listed)]
-            if inner := [one for one in told if one]:
+            translated = [
+                _translated(one, f"{here}[{n}]", depth + 1) for n, one in enumerate(listed)
+            ]
+            if inner := [one for one in translated if one]:
                 parts.append({"NOT": {"OR": inner}} if key == "NOT" else {key: inner})
         elif key == "metadata":
             if not isinstance(value, dict):
                 raise _wrong(f"{here}: send an object.")
             parts += [{f"{METADATA}{name}": _operators(one)} for name, one in value.items()]
         elif key in ENTITIES:
-            if (asked := _entity(value)) is not None:
-                parts.append({_APP if key == APP else key: asked})
+            if (entity := _entity(value)) is not None:
+                parts.append({_APP if key == APP else key: entity})
         else:
             parts.append({key: _operators(value)})
     return parts[0] if len(parts) == 1 else {"AND": parts} if parts else {}
@@ -184,7 +186,7 @@ def _entity(value: Any) -> Any:
         value = {"in": value}
     if not isinstance(value, dict):
         value = {"eq": value}
-    asked = {}
+    operators = {}
     for operator, given in _operators(value).items():
         if isinstance(given, list):
             given = [as_id(one) for one in given if is_given(one)]
@@ -194,10 +196,10 @@ def _entity(value: Any) -> Any:
             operator, given = "contains", ""  # matches any text
         elif not is_given(given):
             continue
-        asked[operator] = as_id(given)
-    if not asked:
+        operators[operator] = as_id(given)
+    if not operators:
         return None
-    return asked["eq"] if asked.keys() == {"eq"} else asked
+    return operators["eq"] if operators.keys() == {"eq"} else operators
 
 
 def _operators(value: Any) -> Any:

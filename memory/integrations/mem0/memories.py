@@ -156,7 +156,7 @@ class TooLarge(Exception):
 class Memory:
     """A memory: the entry that created it, and the entry that holds its current text."""
 
-    told: LogEntry
+    original: LogEntry
     now: LogEntry
 
     def to_json(self) -> dict[str, Any]:
@@ -164,26 +164,31 @@ class Memory:
         metadata, app = _without_app(self.now.metadata)
         text = self.now.content or ""
         ids = {"agent_id": self.now.agent_id, "run_id": self.now.session_id, APP: app}
-        owned = self.told.user.user_id in {
+        owned = self.original.user.user_id in {
             owner(key, str(name)) for key, name in ids.items() if name
         }
         return {
-            "id": str(self.told.pk),
+            "id": str(self.original.pk),
             "memory": text,
-            "user_id": None if owned else self.told.user.user_id,
+            "user_id": None if owned else self.original.user.user_id,
             **ids,
             "hash": hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
             "metadata": metadata,
             "categories": None,
-            "created_at": self.told.occurred_at.isoformat(),
+            "created_at": self.original.occurred_at.isoformat(),
             "updated_at": self.now.recorded_at.isoformat(),
-            **({"status": "PENDING"} if self.told.kind == EntryKind.MESSAGE else {}),
+            **({"status": "PENDING"} if self.original.kind == EntryKind.MESSAGE else {}),
         }
 
     def as_added(self) -> dict[str, Any]:
         """Return a new memory in the form of an addition's results."""
         text = self.now.content
-        return {"id": str(self.told.pk), "event": "ADD", "memory": text, "data": {"memory": text}}
+        return {
+            "id": str(self.original.pk),
+            "event": "ADD",
+            "memory": text,
+            "data": {"memory": text},
+        }
 
 
 @dataclass(frozen=True)
@@ -208,7 +213,7 @@ def refuse_others(key: ApiKey, memory_id: str) -> None:
 def count(selections: Sequence[Selection]) -> int:
     """Count the memories of these users, or only those whose current state matches."""
     return sum(
-        (_told(user) if where is None else _fitting(user, where)).count()
+        (_find_originals(user) if where is None else _fitting(user, where)).count()
         for user, where in selections
     )
 
@@ -224,9 +229,9 @@ def page(selections: Sequence[Selection], start: int, end: int) -> list[Memory]:
         chosen = [(user, seq) for seq, _ in _newest(user, where, start, end)]
     else:
         dated = [
-            (recorded_at, user.pk, -place, user, seq)
+            (recorded_at, user.pk, -position, user, seq)
             for user, where in selections
-            for place, (seq, recorded_at) in enumerate(_newest(user, where, 0, end, dated=True))
+            for position, (seq, recorded_at) in enumerate(_newest(user, where, 0, end, dated=True))
         ]
         dated.sort(key=lambda row: row[:3], reverse=True)
         chosen = [(user, seq) for *_, user, seq in dated[start:end]]
@@ -253,9 +258,9 @@ def _newest(
     If `dated`, each comes with the time at which its memory was recorded.
     """
     if where is None:
-        told = list(_told(user).order_by("-seq").values_list("seq", flat=True)[start:end])
-        newest = entry_log.corrections(user, told, narrow=True)
-        now = [newest[seq].seq if seq in newest else seq for seq in told]
+        seqs = list(_find_originals(user).order_by("-seq").values_list("seq", flat=True)[start:end])
+        newest = entry_log.corrections(user, seqs, narrow=True)
+        now = [newest[seq].seq if seq in newest else seq for seq in seqs]
     else:
         first = Case(
             When(_CORRECTS, then=F("derived_from__0")),
@@ -264,10 +269,10 @@ def _newest(
         )
         fitting = _fitting(user, where).annotate(first=first).order_by("-first")
         pairs = list(fitting.values_list("seq", "first")[start:end])
-        now, told = [seq for seq, _ in pairs], [seq for _, seq in pairs]
-    entries = LogEntry.objects.filter(user=user, seq__in=told).order_by()
+        now, seqs = [seq for seq, _ in pairs], [seq for _, seq in pairs]
+    entries = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
     times = dict(entries.values_list("seq", "recorded_at")) if dated else {}
-    return [(seq, times.get(first)) for seq, first in zip(now, told, strict=True)]
+    return [(seq, times.get(first)) for seq, first in zip(now, seqs, strict=True)]
 
 
 def _has_pending(user: MemoryUser) -> bool:
@@ -285,7 +290,7 @@ def _sizes(user: MemoryUser, seqs: Collection[int]) -> dict[int, int]:
     return dict(entries.annotate(bytes=entry_log.BYTES).values_list("seq", "bytes"))
 
 
-def _told(user: MemoryUser) -> QuerySet[LogEntry]:
+def _find_originals(user: MemoryUser) -> QuerySet[LogEntry]:
     """Select the entries that created the user's memories."""
     return LogEntry.objects.filter(
         ~_CORRECTS, user=user, kind__in=STATEMENTS, redacted_at=None
@@ -304,29 +309,33 @@ def of_seqs(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
     elsewhere = {entry_log.told_by(entry) for entry in now.values()} - now.keys()
     # The first text of a corrected memory is no longer shown.
     first = LogEntry.objects.filter(user=user, seq__in=elsewhere).order_by()
-    told = now | {entry.seq: entry for entry in first.defer("content", "data", "metadata")}
-    for entry in told.values():
+    originals = now | {entry.seq: entry for entry in first.defer("content", "data", "metadata")}
+    for entry in originals.values():
         entry.user = user
-    memories = [Memory(told[entry_log.told_by(now[seq])], now[seq]) for seq in seqs if seq in now]
+    memories = [
+        Memory(originals[entry_log.told_by(now[seq])], now[seq]) for seq in seqs if seq in now
+    ]
     return [memory for memory in memories if memory.now.redacted_at is None]
 
 
-def of_told(user: MemoryUser, told: Sequence[LogEntry]) -> list[Memory]:
+def of_originals(user: MemoryUser, originals: Sequence[LogEntry]) -> list[Memory]:
     """Return the memories that these entries created, leaving out those that were deleted."""
-    newest = entry_log.corrections(user, [entry.seq for entry in told])
-    for entry in told:
+    newest = entry_log.corrections(user, [entry.seq for entry in originals])
+    for entry in originals:
         entry.user = user
     return [
-        Memory(entry, newest.get(entry.seq, entry)) for entry in told if entry.redacted_at is None
+        Memory(entry, newest.get(entry.seq, entry))
+        for entry in originals
+        if entry.redacted_at is None
     ]
 
 
 def one(workspace: Workspace, memory_id: str) -> Memory:
     """Return a memory with its current text; raises UnknownMemory if it doesn't exist."""
-    told = _find(workspace, memory_id)
-    if told.redacted_at is not None:
+    original = _find(workspace, memory_id)
+    if original.redacted_at is not None:
         raise UnknownMemory(memory_id)
-    return _as_it_reads(told)
+    return _as_it_reads(original)
 
 
 def search(
@@ -338,18 +347,18 @@ def search(
     the newest memories fill up what the matching ones leave of `top_k`. Returns only as many as fit
     in a page, but at least one if any memory matches.
     """
-    found = [
+    results = [
         pair
         for user, where in selections
         for pair in _search(user, query, where, top_k, threshold or 0.0)
     ]
-    found.sort(key=lambda pair: -pair[1])  # keeps the order of equal scores
-    found = found[:top_k]
-    if threshold == 0 and len(found) < top_k:
-        known = {memory.told.pk for memory, _ in found}
-        others = [one for one in page(selections, 0, top_k) if one.told.pk not in known]
-        found += [(memory, 0.0) for memory in others[: top_k - len(found)]]
-    return found
+    results.sort(key=lambda pair: -pair[1])  # keeps the order of equal scores
+    results = results[:top_k]
+    if threshold == 0 and len(results) < top_k:
+        pks = {memory.original.pk for memory, _ in results}
+        others = [one for one in page(selections, 0, top_k) if one.original.pk not in pks]
+        results += [(memory, 0.0) for memory in others[: top_k - len(results)]]
+    return results
 
 
 def _search(
@@ -357,7 +366,7 @@ def _search(
 ) -> list[tuple[Memory, float]]:
     pending = _has_pending(user)
     wanted = CURRENT | PENDING if pending else CURRENT
-    found = find(
+    results = find(
         user,
         Question(query, dates=relative_dates_of(query, user)),
         corpora=list(CorpusName) if pending else [CorpusName.FACTS],
@@ -366,7 +375,7 @@ def _search(
         threshold=threshold,
     )
     # Search hits have only the columns that a search needs, so reread the memories.
-    scores = {hit.entry.seq: hit.score for hit in found.hits}
+    scores = {hit.entry.seq: hit.score for hit in results.hits}
     sizes = _sizes(user, scores)
     so_far = itertools.accumulate(sizes.get(seq, 0) for seq in scores)
     fitting = [seq for seq, size in zip(scores, so_far, strict=True) if size <= PAGE_BYTES]
@@ -377,13 +386,13 @@ def _search(
 def update(workspace: Workspace, change: Change, *, by: str) -> Memory:
     """Append a correction if the memory changes; raises UnknownMemory if it does not exist."""
     with transaction.atomic():
-        told = _lock(workspace, change.memory_id)
-        memory = _as_it_reads(told)
+        original = _lock(workspace, change.memory_id)
+        memory = _as_it_reads(original)
         draft = _correction(memory, change)
         if draft is None:
             return memory
-        quotas.check_entries(workspace, told.user, 1)
-        return Memory(told, entry_log.append(told.user, [draft], source=by)[0])
+        quotas.check_entries(workspace, original.user, 1)
+        return Memory(original, entry_log.append(original.user, [draft], source=by)[0])
 
 
 def delete(workspace: Workspace, memory_id: str, *, by: str) -> None:
@@ -392,8 +401,8 @@ def delete(workspace: Workspace, memory_id: str, *, by: str) -> None:
     Raises UnknownMemory if it does not exist.
     """
     with transaction.atomic():
-        told = _lock(workspace, memory_id)
-        redaction.redact(told.user, [told.seq], by=by, reason=REASON)
+        original = _lock(workspace, memory_id)
+        redaction.redact(original.user, [original.seq], by=by, reason=REASON)
 
 
 def delete_all(selections: Sequence[Selection], *, by: str) -> int:
@@ -402,9 +411,9 @@ def delete_all(selections: Sequence[Selection], *, by: str) -> int:
     with transaction.atomic():
         copies.lock_families([user.pk for user, _ in selections])
         for user, where in selections:
-            found = _told(user) if where is None else _fitting(user, where)
+            originals = _find_originals(user) if where is None else _fitting(user, where)
             seqs = sorted(
-                entry_log.told_by(entry) for entry in found.only("kind", "seq", "derived_from")
+                entry_log.told_by(entry) for entry in originals.only("kind", "seq", "derived_from")
             )
             if seqs:
                 redaction.redact(user, seqs, by=by, reason=REASON)
@@ -418,41 +427,41 @@ def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
     For a deleted memory, the history has the time of the deletion but no text. Raises UnknownMemory
     if the memory never existed, and TooLarge if its texts don't fit in a page.
     """
-    told = _find(workspace, memory_id)
-    corrections = _corrections(told).order_by().annotate(bytes=entry_log.BYTES + ROW_BYTES)
+    original = _find(workspace, memory_id)
+    corrections = _corrections(original).order_by().annotate(bytes=entry_log.BYTES + ROW_BYTES)
     # Each text appears twice: as the new text, and as the next change's old text.
     if 2 * (corrections.aggregate(Sum("bytes"))["bytes__sum"] or 0) > PAGE_BYTES:
         instead = "read its corrections with GET /v1/users/{user_id}/entries/"
         raise TooLarge("The history of this memory has", instead)
     events = []
     before: LogEntry | None = None
-    heard = _heard(told)
-    for entry in [told, *_corrections(told).order_by("seq")]:
+    heard = _heard(original)
+    for entry in [original, *_corrections(original).order_by("seq")]:
         metadata, _ = _without_app(entry.metadata)
         events.append(
             {
                 "id": str(entry.pk),
-                "memory_id": str(told.pk),
+                "memory_id": str(original.pk),
                 "event": "UPDATE" if before else "ADD",
                 "input": heard if before is None else _as_messages([entry]),
                 "old_memory": before.content if before else None,
                 "new_memory": entry.content,
-                "user_id": told.user.user_id,
+                "user_id": original.user.user_id,
                 "metadata": metadata,
-                "created_at": told.occurred_at.isoformat(),
+                "created_at": original.occurred_at.isoformat(),
                 "updated_at": entry.recorded_at.isoformat(),
             }
         )
         before = entry
-    if told.redacted_at is not None:
+    if original.redacted_at is not None:
         events.append(
             {
                 **events[-1],
-                "id": str(uuid.uuid5(told.pk, "DELETE")),
+                "id": str(uuid.uuid5(original.pk, "DELETE")),
                 "event": "DELETE",
                 "input": [],
                 "old_memory": None,
-                "updated_at": told.redacted_at.isoformat(),
+                "updated_at": original.redacted_at.isoformat(),
             }
         )
     return events
@@ -487,14 +496,14 @@ def _find(workspace: Workspace, memory_id: str) -> LogEntry:
         key = uuid.UUID(memory_id)
     except ValueError:
         raise UnknownMemory(memory_id) from None
-    told = LogEntry.objects.filter(
+    rows = LogEntry.objects.filter(
         ~_CORRECTS,
         pk=key,
         user__workspace=workspace,
         user__erased_at=None,
         kind__in=STATEMENTS,
     )
-    entry = told.defer("content", "data", "metadata").select_related("user__workspace").first()
+    entry = rows.defer("content", "data", "metadata").select_related("user__workspace").first()
     if entry is None:
         raise UnknownMemory(memory_id)
     return entry
@@ -510,24 +519,24 @@ def _lock(workspace: Workspace, memory_id: str) -> LogEntry:
         copies.lock_families([_find(workspace, memory_id).user_id])
     except MemoryUser.DoesNotExist:
         raise UnknownMemory(memory_id) from None
-    told = _find(workspace, memory_id)
-    if told.redacted_at is not None:
+    original = _find(workspace, memory_id)
+    if original.redacted_at is not None:
         raise UnknownMemory(memory_id)
-    return told
+    return original
 
 
-def _corrections(told: LogEntry) -> QuerySet[LogEntry]:
+def _corrections(original: LogEntry) -> QuerySet[LogEntry]:
     """Select a memory's corrections, including redacted ones."""
     return LogEntry.objects.filter(
-        user=told.user_id, kind=EntryKind.CORRECTION, derived_from__0=told.seq
+        user=original.user_id, kind=EntryKind.CORRECTION, derived_from__0=original.seq
     )
 
 
-def _as_it_reads(told: LogEntry) -> Memory:
-    newest = _corrections(told).filter(redacted_at=None).order_by("-seq").first()
-    now = newest or LogEntry.objects.get(pk=told.pk)
-    now.user = told.user
-    return Memory(told, now)
+def _as_it_reads(original: LogEntry) -> Memory:
+    newest = _corrections(original).filter(redacted_at=None).order_by("-seq").first()
+    now = newest or LogEntry.objects.get(pk=original.pk)
+    now.user = original.user
+    return Memory(original, now)
 
 
 def _correction(memory: Memory, change: Change) -> entry_log.Draft | None:
@@ -546,16 +555,16 @@ def _correction(memory: Memory, change: Change) -> entry_log.Draft | None:
         role=now.role,
         speaker=now.speaker,
         agent_id=now.agent_id,
-        derived_from=[memory.told.seq],
+        derived_from=[memory.original.seq],
     )
 
 
-def _heard(told: LogEntry) -> list[dict[str, Any]]:
+def _heard(original: LogEntry) -> list[dict[str, Any]]:
     """Return the messages that a memory was derived from; if there are none, the memory."""
     sources = LogEntry.objects.filter(
-        user=told.user_id, seq__in=told.derived_from, redacted_at=None
+        user=original.user_id, seq__in=original.derived_from, redacted_at=None
     ).order_by("seq")
-    return _as_messages(list(sources) if told.derived_from else [told])
+    return _as_messages(list(sources) if original.derived_from else [original])
 
 
 def _as_messages(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:

@@ -32,13 +32,13 @@ class Message:
 
     role: str
     name: str | None
-    said: str
+    speech: str
     asides: str
 
     @property
     def text(self) -> str:
         """The whole text."""
-        return "\n".join(filter(None, (self.said, self.asides)))
+        return "\n".join(filter(None, (self.speech, self.asides)))
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def _message(given: Any) -> Message:
         if not isinstance(value, str) or len(value) > most:
             raise serializers.ValidationError({label: [f"Send at most {most} characters."]})
     parts = list(_parts(given))
-    said = "\n".join(text for text, is_aside in parts if not is_aside)
+    text = "\n".join(text for text, is_aside in parts if not is_aside)
     asides = "\n".join(text for text, is_aside in parts if is_aside)
-    message = Message(_ROLES.get(role, role), name, said, asides)
+    message = Message(_ROLES.get(role, role), name, text, asides)
     if len(message.text) > MAX_TEXT:
         raise serializers.ValidationError({"content": [f"Send at most {MAX_TEXT} characters."]})
     return message
@@ -98,14 +98,14 @@ def _message(given: Any) -> Message:
 def _parts(message: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """Yield a message's texts, and whether each is an aside."""
     content = message.get("content")
-    found = list(_content(content))
+    parts = list(_content(content))
     for other in ("refusal", "reasoning_content"):
-        if not found and isinstance(message.get(other), str):
-            found = list(_content(message[other]))
+        if not parts and isinstance(message.get(other), str):
+            parts = list(_content(message[other]))
     audio = message.get("audio")
-    if not found and isinstance(audio, dict):
-        found = list(_content(audio.get("transcript")))
-    yield from found
+    if not parts and isinstance(audio, dict):
+        parts = list(_content(audio.get("transcript")))
+    yield from parts
     calls = message.get("tool_calls") or message.get("function_call") or []
     for call in calls if isinstance(calls, list) else [calls]:
         yield _call(call), True
@@ -137,8 +137,8 @@ def _part(part: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
         case "tool_result" | "toolResult":
             results = [held[name] for name in ("content", "result", "output") if name in held]
             for result in results:
-                told = isinstance(result, str | list)
-                yield from _content(result if told else json.dumps(result, ensure_ascii=False))
+                is_text = isinstance(result, str | list)
+                yield from _content(result if is_text else json.dumps(result, ensure_ascii=False))
         case "json":
             yield json.dumps(inner, ensure_ascii=False), False
         case _:

@@ -66,8 +66,8 @@ class Mem0View(IdempotentView):
         # What this request's answer says was ignored.
         self.ignored = list(bodies.ignored(dict(request.query_params.items())))
         super().initial(request, *args, **kwargs)
-        known = self.parameters.get(str(request.method), ())
-        refuse_unknown([name for name in request.query_params if name not in bodies.HINTS], known)
+        allowed = self.parameters.get(str(request.method), ())
+        refuse_unknown([name for name in request.query_params if name not in bodies.HINTS], allowed)
 
     def read(self, body: type[bodies.Body]) -> dict[str, Any]:
         """Return the request body's fields; raises ValidationError naming the invalid ones."""
@@ -80,8 +80,8 @@ class Mem0View(IdempotentView):
     ) -> Response:
         """Say in a header what was ignored."""
         answer = super().finalize_response(request, response, *args, **kwargs)
-        if told := getattr(self, "ignored", ()):
-            answer["Warning"] = ", ".join(f'299 uac "{text}"' for text in told[:MAX_WARNINGS])
+        if warnings := getattr(self, "ignored", ()):
+            answer["Warning"] = ", ".join(f'299 uac "{text}"' for text in warnings[:MAX_WARNINGS])
         return answer
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
@@ -109,19 +109,19 @@ class Mem0View(IdempotentView):
 
     def select(
         self,
-        asked: Mapping[str, Any],
+        body: Mapping[str, Any],
         also: Mapping[str, Any] | None = None,
         *,
         named: bool = False,
     ) -> list[memories.Selection]:
         """Return the users whose memories are asked for, and the condition on each one's memories.
 
-        `asked` has filters, and perhaps ids next to them; `also` has further conditions. If
+        `body` has filters, and perhaps ids next to them; `also` has further conditions. If
         `named`, "any user" is refused. Raises ValidationError for invalid filters, if they name
         neither a user nor an agent, run or app, and if they concern too many users.
         """
-        ids = {name: asked[name] for name in filters.ENTITIES if name in asked}
-        given = asked.get("filters") or {}
+        ids = {name: body[name] for name in filters.ENTITIES if name in body}
+        given = body.get("filters") or {}
         if ids:
             given = {"AND": [ids, given]} if ids.keys() & given.keys() else {**ids, **given}
         names, rest = filters.split(given, also or {})
@@ -145,19 +145,21 @@ class Mem0View(IdempotentView):
             entries = LogEntry.objects.filter(reach(key, "user")).order_by()
 
             def matching(condition: dict[str, Any]) -> set[int]:
-                found = entries.filter(Q(filters.compiled(condition, "UTC"))).values_list("user_id")
-                return {pk for (pk,) in found.distinct()[: MAX_USERS + 1]}
+                entry_rows = entries.filter(Q(filters.compiled(condition, "UTC"))).values_list(
+                    "user_id"
+                )
+                return {pk for (pk,) in entry_rows.distinct()[: MAX_USERS + 1]}
 
             in_question = filters.users_in_question(rest, matching)
             if in_question is None and named:
                 raise ValidationError({"filters": {"user_id": [WHOSE]}})
             if in_question is not None:
                 users = users.filter(pk__in=in_question)
-        found = list(users[: MAX_USERS + 1])
-        if len(found) > MAX_USERS:
-            told = f"These filters concern more than {MAX_USERS} users: name at most that many."
-            raise ValidationError({"filters": {"user_id": [told]}})
-        return found
+        rows = list(users[: MAX_USERS + 1])
+        if len(rows) > MAX_USERS:
+            message = f"These filters concern more than {MAX_USERS} users: name at most that many."
+            raise ValidationError({"filters": {"user_id": [message]}})
+        return rows
 
 
 class Ping(Mem0View):
@@ -174,16 +176,16 @@ class Add(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Append messages for a language model to process (202), or complete memories (200)."""
-        asked = self.read(bodies.AddSerializer)
-        drafts = bodies.drafts_of(asked)
-        self.ignored += asked["messages"].left_out
+        body = self.read(bodies.AddSerializer)
+        drafts = bodies.drafts_of(body)
+        self.ignored += body["messages"].left_out
         restricted = principal_of(request).key.user_pks is not None
-        if restricted and self.user_named(asked["user_id"]) is None:
+        if restricted and self.user_named(body["user_id"]) is None:
             raise Http404("This API key is limited to certain users; this user is not one of them.")
         throttles.take(request, ENTRIES, len(drafts))
         # mem0's client sends no Idempotency-Key, but other callers of this URL might.
-        entries = self._append(asked["user_id"], drafts)
-        if asked["infer"]:
+        entries = self._append(body["user_id"], drafts)
+        if body["infer"]:
             work = lane_status.of_user(entries[0].user)
             ahead = "; a language model will process them."
             if work.state == LaneState.STOPPED:
@@ -194,12 +196,12 @@ class Add(Mem0View):
                 "event_id": str(entries[0].pk),
             }
             return Response(answer, status=status.HTTP_202_ACCEPTED)
-        told = memories.of_told(entries[0].user, entries)
+        added = memories.of_originals(entries[0].user, entries)
         answer = {
             "message": "The memories are in the log.",
             "status": "SUCCEEDED",
             "event_id": str(entries[0].pk),
-            "results": [memory.as_added() for memory in told],
+            "results": [memory.as_added() for memory in added],
         }
         return Response(answer)
 
@@ -221,16 +223,16 @@ class Search(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Return the user's memories that best match a query."""
-        asked = self.read(bodies.SearchSerializer)
-        metadata = {"metadata": asked["metadata"]} if "metadata" in asked else {}
-        found = memories.search(
-            self.select(asked, metadata),
-            asked["query"],
-            top_k=asked["top_k"],
-            threshold=asked["threshold"],
+        body = self.read(bodies.SearchSerializer)
+        metadata = {"metadata": body["metadata"]} if "metadata" in body else {}
+        matches = memories.search(
+            self.select(body, metadata),
+            body["query"],
+            top_k=body["top_k"],
+            threshold=body["threshold"],
         )
-        results = [{**memory.to_json(), "score": score} for memory, score in found]
-        return Response({"results": _fields(results, asked)})
+        results = [{**memory.to_json(), "score": score} for memory, score in matches]
+        return Response({"results": _fields(results, body)})
 
 
 class Memories(Mem0View):
@@ -241,14 +243,14 @@ class Memories(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Return a page of a user's memories, newest first."""
-        asked = self.read(bodies.GetAllSerializer)
-        selections = self.select(asked, _created(asked))
+        body = self.read(bodies.GetAllSerializer)
+        selections = self.select(body, _created(body))
 
         def rows(start: int, end: int) -> list[dict[str, Any]]:
             page = [memory.to_json() for memory in memories.page(selections, start, end)]
-            return _fields(page, asked)
+            return _fields(page, body)
 
-        return Response(_page(request, memories.count(selections), rows, asked))
+        return Response(_page(request, memories.count(selections), rows, body))
 
 
 class AllMemories(Mem0View):
@@ -258,14 +260,14 @@ class AllMemories(Mem0View):
 
     def delete(self, request: Request) -> Response:
         """Redact a user's memories, or only those of an agent, a run or an app."""
-        asked: dict[str, Any] = request.query_params.dict()
-        if "filters" in asked:
-            asked["filters"] = filters.from_query(asked["filters"])
+        query: dict[str, Any] = request.query_params.dict()
+        if "filters" in query:
+            query["filters"] = filters.from_query(query["filters"])
         # A deletion cannot be undone: an id that turned out to be empty must not widen it.
-        for name, value in {**asked, **asked.get("filters", {})}.items():
+        for name, value in {**query, **query.get("filters", {})}.items():
             if name in filters.ENTITIES and not filters.is_given(value):
                 raise ValidationError({name: ["Name it, or leave it out to delete more."]})
-        deleted = memories.delete_all(self.select(asked, named=True), by=self.caller)
+        deleted = memories.delete_all(self.select(query, named=True), by=self.caller)
         return Response({"message": "Memories deleted successfully!", "deleted": deleted})
 
 
@@ -349,12 +351,12 @@ class Unknown(Mem0View):
         raise Http404(UNKNOWN)
 
 
-def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _created(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return `start_date` and `end_date`, both inclusive, as filters."""
-    bounds = {"gte": asked.get("start_date"), "lte": asked.get("end_date")}
+    bounds = {"gte": body.get("start_date"), "lte": body.get("end_date")}
     operators = {name: value for name, value in bounds.items() if value}
     for name in ("start_date", "end_date"):
-        if value := asked.get(name):
+        if value := body.get(name):
             try:
                 instants.span_in("UTC", value)
             except instants.BadMoment as error:
@@ -362,9 +364,9 @@ def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"created_at": operators} if operators else {}
 
 
-def _fields(rows: list[dict[str, Any]], asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _fields(rows: list[dict[str, Any]], body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the memories with their ids and the fields that the request names, if it names any."""
-    names = asked.get("fields")
+    names = body.get("fields")
     return [{name: row.get(name) for name in ("id", *names)} for row in rows] if names else rows
 
 
@@ -372,7 +374,7 @@ def _page(
     request: Request,
     count: int,
     rows: Callable[[int, int], list[dict[str, Any]]],
-    asked: Mapping[str, Any] | None = None,
+    body: Mapping[str, Any] | None = None,
     *,
     size: int = PAGE_SIZE,
 ) -> dict[str, Any]:
@@ -380,7 +382,7 @@ def _page(
 
     The body may name the page, as well as the address; the links are addresses.
     """
-    given = {**(asked or {}), **request.query_params.dict()}
+    given = {**(body or {}), **request.query_params.dict()}
     number = _number(given, "page", default=1, most=10**8)
     size = _number(given, "page_size", default=size, most=MAX_PAGE_SIZE)
     start = (number - 1) * size

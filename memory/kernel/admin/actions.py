@@ -96,7 +96,7 @@ def ask(
     verb: str,
     for_good: bool = False,
     template: str = "",
-    **told: object,
+    **extra: object,
 ) -> TemplateResponse:
     """Return a page that asks staff to confirm an action on these rows and give a reason.
 
@@ -118,7 +118,7 @@ def ask(
         "note": note_of(request),
         "max_reason": MAX_REASON,
         "back_url": page_url(rows[0]) if from_page else request.get_full_path(),
-        **told,
+        **extra,
     }
     return TemplateResponse(request, f"admin/memory/{template or action}.html", context)
 
@@ -163,10 +163,10 @@ def report(
         messages.warning(request, f"{counted(chosen - number, noun)} skipped: {otherwise}.")
 
 
-def done(request: HttpRequest, told: str, undo: str, rows: Sequence[models.Model]) -> None:
+def done(request: HttpRequest, message: str, undo: str, rows: Sequence[models.Model]) -> None:
     """Say what was done, with a button for the action that undoes it for these rows."""
     button = _undo_button(request, undo, [row.pk for row in rows]) if undo and rows else ""
-    messages.success(request, format_html("{} {}", told, button) if button else told)
+    messages.success(request, format_html("{} {}", message, button) if button else message)
 
 
 def _undo_button(request: HttpRequest, action: str, keys: Sequence[object]) -> SafeString:

@@ -126,8 +126,8 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         return [] if row.revoked_at else ["replace", "revoke"]
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        asked = ["workspace", "name", "scopes", "users", "expires_at"]
-        return [*asked, *self.readonly_fields] if obj else asked
+        fields = ["workspace", "name", "scopes", "users", "expires_at"]
+        return [*fields, *self.readonly_fields] if obj else fields
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
         return [*self.readonly_fields, "workspace"] if obj else []

@@ -295,9 +295,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
                 **(extra_context or {}),
             },
         )
-        found = getattr(response, "context_data", None) or {}
-        if "cl" in found and audit.tells_of_people(self.model):
-            shown = [row.pk for row in found["cl"].result_list]
+        context = getattr(response, "context_data", None) or {}
+        if "cl" in context and audit.tells_of_people(self.model):
+            shown = [row.pk for row in context["cl"].result_list]
             rows = self.model._default_manager.filter(pk__in=shown)
             audit.note(request.user, AuditKind.VIEW, audit.subject_of(rows), "list")
         return response
@@ -409,10 +409,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions, each wrapped so that it is audited whether or not it succeeds."""
-        found: dict[str, Any] = super().get_actions(request)
+        actions: dict[str, Any] = super().get_actions(request)
         return {
             name: (audit_action(act, name), name, description)
-            for name, (act, _, description) in found.items()
+            for name, (act, _, description) in actions.items()
         }
 
     def response_add(
@@ -436,11 +436,11 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         """
         all_of_them = request.POST.get("select_across", "0") != "0"
         if all_of_them and BoundedPaginator(queryset, self.list_per_page).is_cut:
-            told = (
+            message = (
                 "Nothing was done: more rows match than can be listed. Narrow the selection with"
                 " the filters."
             )
-            messages.error(request, told)
+            messages.error(request, message)
             return HttpResponseRedirect(request.get_full_path())
         from_page = request.POST.get("from_page", "")
         if from_page:

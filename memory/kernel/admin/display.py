@@ -161,10 +161,10 @@ def record_name(class_name: str, key: str) -> SafeString:
     return format_html("{} <b>{}</b>", inline(class_name), inline(key))
 
 
-def source_line(place: Mapping[str, Any]) -> str:
+def source_line(location: Mapping[str, Any]) -> str:
     """Return a source location as text, such as `path, line 3`, or "" if it is unknown."""
-    line = place.get("line")
-    path = visible(str(place.get("path") or ""))
+    line = location.get("line")
+    path = visible(str(location.get("path") or ""))
     return f"{path}, line {line}" if path and line else path
 
 

@@ -21,17 +21,17 @@ def with_whole_days(model: type[Model], lookups: Mapping[str, list[str]]) -> dic
 
     The database would take the day for its midnight in the admin's time zone.
     """
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for name, values in lookups.items():
         field, _, operator = name.partition("__")
         bounds = _BOUNDS.get(operator)
         spans = [_day(value) for value in values]
         if bounds is None or None in spans or not _is_time(model, field):
-            found[name] = values
+            result[name] = values
             continue
         for how, edge in bounds.items():
-            found[f"{field}__{how}"] = [str(getattr(span, edge)) for span in spans]
-    return found
+            result[f"{field}__{how}"] = [str(getattr(span, edge)) for span in spans]
+    return result
 
 
 _EXACT = {"gte": "first", "lte": "last"}
@@ -67,13 +67,13 @@ class OwnChoicesFilter(admin.RelatedFieldListFilter):
     def field_choices(
         self, field: Any, request: HttpRequest, model_admin: Any
     ) -> list[tuple[str, Any]]:
-        found = super().field_choices(field, request, model_admin)
+        choices = super().field_choices(field, request, model_admin)
         model = get_model_from_relation(field)
         if model._meta.app_label != "memory" or access.sees_all(request.user):
-            return found
+            return choices
         rows = access.seen_by(request.user, model._default_manager.all())
         seen = set(rows.values_list("pk", flat=True))
-        return [(key, name) for key, name in found if key in seen]
+        return [(key, name) for key, name in choices if key in seen]
 
 
 class WorkFilter(admin.SimpleListFilter):

@@ -13,15 +13,15 @@ class BoundedPaginator(Paginator[Any]):
     """Django's paginator, limited to the first `MAX_ROWS` rows; `is_cut` means there are more."""
 
     @cached_property
-    def _found(self) -> int:
+    def _bounded_count(self) -> int:
         # Counting one row beyond the maximum shows whether there are more.
         rows: Any = self.object_list
         return int(rows.order_by().values("pk")[: MAX_ROWS + 1].count())
 
     @cached_property
     def count(self) -> int:
-        return min(self._found, MAX_ROWS)
+        return min(self._bounded_count, MAX_ROWS)
 
     @property
     def is_cut(self) -> bool:
-        return self._found > MAX_ROWS
+        return self._bounded_count > MAX_ROWS

@@ -83,8 +83,8 @@ class PausableAdmin(MemoryAdmin[Of]):
         return request.user.has_perm("memory.change_pause")
 
     def pausing_for(self, row: Of) -> list[str]:
-        found = pause_of(row)
-        return ["resume" if found and _is_of(found, row) else "pause"]
+        pause = pause_of(row)
+        return ["resume" if pause and _is_of(pause, row) else "pause"]
 
     @admin.action(description="Pause work", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Of]) -> TemplateResponse | None:
@@ -95,7 +95,7 @@ class PausableAdmin(MemoryAdmin[Of]):
             title = f"Pause work for {number}?"
             return ask(request, "pause", rows, self.model, title=title, verb="Pause", paused=shown)
         done = [pauses.pause(row, by=staff_of(request), reason=why) for row in rows]
-        _tell(
+        _report_result(
             request,
             rows,
             done,
@@ -115,19 +115,19 @@ class PausableAdmin(MemoryAdmin[Of]):
         waiting = getattr(row, "pending_entries", 0)
         verb = "waits" if waiting == 1 else "wait"
         waits = f"{counted(waiting, 'entry')} {verb}, and no" if waiting else "No"
-        told = format_html("{}. {} alert can open.", self.paused(row), waits)
-        return [told]
+        warning = format_html("{}. {} alert can open.", self.paused(row), waits)
+        return [warning]
 
     @plain_column("work")
     def paused(self, row: Of) -> str:
-        found = pause_of(row)
-        if not found:
+        pause = pause_of(row)
+        if not pause:
             return "not paused"
-        of = "" if _is_of(found, row) else "with the whole workspace, "
-        since = date_format(localtime(found.paused_at), "DATETIME_FORMAT")
-        why = content(inline(shortened(found.reason, 300))) if found.reason else "no reason given"
-        by = inline(f"{of}since {since} by {found.paused_by}")
-        return format_html("{} {}: {}", link(found, "paused"), by, why)
+        scope = "" if _is_of(pause, row) else "with the whole workspace, "
+        since = date_format(localtime(pause.paused_at), "DATETIME_FORMAT")
+        why = content(inline(shortened(pause.reason, 300))) if pause.reason else "no reason given"
+        by = inline(f"{scope}since {since} by {pause.paused_by}")
+        return format_html("{} {}: {}", link(pause, "paused"), by, why)
 
 
 @cached_on_row
@@ -138,16 +138,16 @@ def pause_of(row: MemoryUser | Workspace) -> Pause | None:
     return pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)
 
 
-def _is_of(found: Pause, row: MemoryUser | Workspace) -> bool:
-    return isinstance(row, Workspace) or found.user_id is not None
+def _is_of(pause: Pause, row: MemoryUser | Workspace) -> bool:
+    return isinstance(row, Workspace) or pause.user_id is not None
 
 
 def _resume(request: HttpRequest, rows: Sequence[MemoryUser | Workspace]) -> None:
-    done = [pauses.resume(of, by=staff_of(request)) for of in rows]
-    _tell(request, rows, done, "resumed; pending work will be processed", "not paused")
+    done = [pauses.resume(row, by=staff_of(request)) for row in rows]
+    _report_result(request, rows, done, "resumed; pending work will be processed", "not paused")
 
 
-def _tell(
+def _report_result(
     request: HttpRequest,
     rows: Sequence[MemoryUser | Workspace],
     done: Sequence[bool],
@@ -156,6 +156,6 @@ def _tell(
     *,
     undo: str = "",
 ) -> None:
-    kind = "workspace" if any(isinstance(of, Workspace) for of in rows) else "user"
+    kind = "workspace" if any(isinstance(row, Workspace) for row in rows) else "user"
     undoable = [row for row, is_done in zip(rows, done, strict=True) if is_done]
     report(request, kind, sum(done), len(rows), what, otherwise, undo=undo, undoable=undoable)

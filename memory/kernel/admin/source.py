@@ -95,17 +95,17 @@ def block(
     before and after them are shown. `entries` is passed to `code_lines`.
     """
     rows: list[str] = []
-    told = code_lines(text, entries)
+    code = code_lines(text, entries)
     near = None if around is None else _near(marked, around)
-    for number, line in enumerate(told[:MAX_LINES], 1):
+    for number, line in enumerate(code[:MAX_LINES], 1):
         if near is not None and number not in near:
             if not rows or rows[-1] != _LEFT_OUT:
                 rows.append(_LEFT_OUT)
             continue
         name = f'<span class="number" data-number="{number}"></span>'
         rows.append(f"{name}<mark>{line}</mark>" if number in marked else f"{name}{line}")
-    if len(told) > MAX_LINES:
-        rows.append(f"… {len(told) - MAX_LINES:,} more lines")
+    if len(code) > MAX_LINES:
+        rows.append(f"… {len(code) - MAX_LINES:,} more lines")
     if (more := len(text) - MAX_SOURCE) > 0:
         rows.append(f"… {more:,} more characters")
     block = f'<pre class="block code" tabindex="0">{chr(10).join(rows)}</pre>'
@@ -144,7 +144,7 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
     module = parse_valid(text[:MAX_SOURCE])
     if module is None:
         return []
-    found = set()
+    spans = set()
     left: list[tuple[ast.AST, ast.stmt | None]] = [(module, None)]
     while left:
         node, statement = left.pop()
@@ -154,22 +154,22 @@ def statements_that_say(text: str, severity: str, message: str) -> list[range]:
         match node:
             case ast.Call(func=ast.Name(id=name), args=[words, *_]) if name == severity:
                 if _may_say(words, message):
-                    place = statement or node
-                    found.add((place.lineno, place.end_lineno or place.lineno))
+                    target = statement or node
+                    spans.add((target.lineno, target.end_lineno or target.lineno))
         left += ((child, statement) for child in ast.iter_child_nodes(node))
-    return [range(first, last + 1) for first, last in sorted(found)]
+    return [range(first, last + 1) for first, last in sorted(spans)]
 
 
 def _may_say(words: ast.expr, message: str) -> bool:
     """Return whether an expression can produce this message, judging by its constant parts."""
-    place = 0
+    position = 0
     parts = words.values if isinstance(words, ast.JoinedStr) else [words]
     for part in parts:
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            found = message.find(part.value, place)
-            if found < 0:
+            start = message.find(part.value, position)
+            if start < 0:
                 return False
-            place = found + len(part.value)
+            position = start + len(part.value)
     return True
 
 
@@ -197,7 +197,7 @@ def _linked(text: str, entries: Mapping[int, str]) -> str:
 
     def link(match: re.Match[str]) -> str:
         url = entries.get(int(match[0])) if len(match[0]) < 19 else None
-        told = f'<span class="n">{match[0]}</span>'
-        return f'<a href="{escape(url)}">{told}</a>' if url else told
+        number = f'<span class="n">{match[0]}</span>'
+        return f'<a href="{escape(url)}">{number}</a>' if url else number
 
     return _NUMBER.sub(link, text)

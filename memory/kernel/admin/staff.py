@@ -149,10 +149,10 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
     fields = ["account", "sees", "roles"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
-        found = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
+        rows = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
         if not access.sees_all(request.user):  # other accounts' rows would reveal workspaces
-            return found.filter(user__username=request.user.get_username())
-        return found
+            return rows.filter(user__username=request.user.get_username())
+        return rows
 
     @plain_column("account")
     def account(self, row: StaffAccess) -> str:
@@ -176,7 +176,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     """The audit log of staff actions, newest first. The database rejects any change to it."""
 
-    list_display = ["at", "staff_name", "did", "what", "rows", "of_what", "whose", "workspace"]
+    list_display = ["at", "staff_name", "did", "what", "rows", "of_what", "person_id", "workspace"]
     list_display_links = ["at"]
     list_filter = [
         "kind",
@@ -189,7 +189,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     ordering = ["-id"]
     when_empty = "No staff action has been recorded yet."
     fields = [
-        *("at", "staff_name", "staff_id", "did", "what", "rows", "of_what", "whose"),
+        *("at", "staff_name", "staff_id", "did", "what", "rows", "of_what", "person_id"),
         *("workspace", "request_id"),
     ]
 
@@ -226,6 +226,6 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
         return link_to_key(model, row.row, f"{name} {row.row[:8]}") if row.row else inline(name)
 
     @plain_column("person")
-    def whose(self, row: StaffAudit) -> str:
+    def person_id(self, row: StaffAudit) -> str:
         """Show the person's public id, which remains after they are erased."""
         return inline(str(row.person)) if row.person else NOTHING

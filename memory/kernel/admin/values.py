@@ -16,7 +16,7 @@ _MOST_PARTS = 20
 
 def in_words(value: Any, length: int = 300) -> str:
     """Return a value as one line of text, shortened; plain strings aren't quoted."""
-    return shortened(value if isinstance(value, str) else _told(value), length)
+    return shortened(value if isinstance(value, str) else _format_value(value), length)
 
 
 def scalar(value: Any) -> Any:
@@ -50,7 +50,7 @@ def pairs_of(value: Any) -> list[tuple[Any, Any]] | None:
     return None
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     match tag_of(value):
         case "$record":
             return f"{value['$record']} {value['key']}"
@@ -64,17 +64,17 @@ def _told(value: Any) -> str:
         case tag if tag in _SCALARS:
             return str(value[tag])
     if (items := items_of(value)) is not None:
-        told = ", ".join(_told(item) for item in items[:_MOST_PARTS])
+        parts = ", ".join(_format_value(item) for item in items[:_MOST_PARTS])
         more = len(items) - _MOST_PARTS
-        return f"[{told}{f', … {more:,} more' if more > 0 else ''}]"
+        return f"[{parts}{f', … {more:,} more' if more > 0 else ''}]"
     if (pairs := pairs_of(value)) is not None:
         return f"{{{_pairs(pairs)}}}"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _pairs(pairs: list[tuple[Any, Any]]) -> str:
-    told = ", ".join(
-        f"{key if isinstance(key, str) else _told(key)}: {_told(item)}"
+    parts = ", ".join(
+        f"{key if isinstance(key, str) else _format_value(key)}: {_format_value(item)}"
         for key, item in pairs[:_MOST_PARTS]
     )
-    return told + (", …" if len(pairs) > _MOST_PARTS else "")
+    return parts + (", …" if len(pairs) > _MOST_PARTS else "")

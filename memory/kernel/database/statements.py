@@ -51,7 +51,7 @@ class Statement(Generic[Row]):
         with connection.cursor() as cursor:
             cursor.execute(*self.sql(**values))
             row = cursor.fetchone()
-        return None if row is None else self._written[2].of(row)
+        return None if row is None else self._written[2].build(row)
 
     @cached_property
     def _written(self) -> tuple[str, Sequence[Any], "_Instances[Row]"]:
@@ -83,28 +83,30 @@ class _Instances(Generic[Row]):
         self._names = [field.attname for field in own]
         self._key = self._names.index(key)
         self._converters = [
-            (place, field.from_db_value)
-            for place, field in enumerate(own)
+            (index, field.from_db_value)
+            for index, field in enumerate(own)
             if hasattr(field, "from_db_value")
         ]
         self._related = {
-            name: _Instances[Any](_reference(model, name).related_model, of, f"{path}{name}__")
-            for name, of in relations.items()
+            name: _Instances[Any](
+                _reference(model, name).related_model, instances, f"{path}{name}__"
+            )
+            for name, instances in relations.items()
         }
         self.columns: list[str] = [f"{path}{name}" for name in self._names]
         for related in self._related.values():
             self.columns += related.columns
 
-    def of(self, row: Sequence[Any]) -> Row | None:
+    def build(self, row: Sequence[Any]) -> Row | None:
         """Return the instance built from a row; None if an outer join found no related row."""
         if row[self._key] is None:
             return None
         own, rest = list(row[: len(self._names)]), row[len(self._names) :]
-        for place, convert in self._converters:
-            own[place] = convert(own[place], None, connection)
+        for index, convert in self._converters:
+            own[index] = convert(own[index], None, connection)
         instance = self._model.from_db(connection.alias, self._names, own)
         for relation, related in self._related.items():
-            setattr(instance, relation, related.of(rest))
+            setattr(instance, relation, related.build(rest))
             rest = rest[len(related.columns) :]
         return instance
 

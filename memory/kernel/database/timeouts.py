@@ -52,8 +52,8 @@ def hold_to(kind: Kind) -> None:
     }
     options = connections.settings["default"]["OPTIONS"]
     own = [options["options"]] if options.get("options") else []
-    told = [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
-    options["options"] = " ".join([*told, *own])  # DATABASE_URL's options take precedence
+    settings_set = [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
+    options["options"] = " ".join([*settings_set, *own])  # DATABASE_URL's options take precedence
 
 
 @functools.cache

@@ -16,7 +16,7 @@ class ConditionalGet(ConditionalGetMiddleware):
         """Return the response, or a 304 or 412 response in its place."""
         if not request.path_info.startswith("/v1/"):
             return response
-        found: HttpResponseBase = super().process_response(request, response)
-        if found.status_code == 412 and found is not response:
+        result: HttpResponseBase = super().process_response(request, response)
+        if result.status_code == 412 and result is not response:
             return answer(412, CHANGED)
-        return found
+        return result

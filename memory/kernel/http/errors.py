@@ -166,8 +166,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     response = exception_handler(error, dict(context))
     if response is None:
         return None
-    told = problem(response.status_code, _detail(error, context), _kind_of(error))
-    response.data = told
+    document = problem(response.status_code, _detail(error, context), _kind_of(error))
+    response.data = document
     if isinstance(error, exceptions.ValidationError):
         response.data["errors"] = error.detail
     if isinstance(error, NamesNothing | Incompatible):
@@ -242,9 +242,11 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
     if isinstance(error, Error) and timeouts.is_unavailable(error):
         detail = of_database(error)
-        told = HttpResponse(detail, "text/plain", 503) if _is_page(request) else answer(503, detail)
-        told["Retry-After"] = str(Unavailable.wait)
-        return told
+        response = (
+            HttpResponse(detail, "text/plain", 503) if _is_page(request) else answer(503, detail)
+        )
+        response["Retry-After"] = str(Unavailable.wait)
+        return response
     if _is_page(request):
         return defaults.server_error(request)
     return answer(

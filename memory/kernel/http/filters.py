@@ -42,10 +42,12 @@ def drop_empty_parameters(
     return handle
 
 
-def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
+def refuse_unknown(given: Collection[str], allowed: Collection[str]) -> None:
     """Raise ValidationError naming the unknown query parameters, if there are any."""
-    if unknown := sorted(set(given) - set(known)):
-        message = f"Unknown parameter; this endpoint accepts {', '.join(known) or 'no parameters'}."
+    if unknown := sorted(set(given) - set(allowed)):
+        message = (
+            f"Unknown parameter; this endpoint accepts {', '.join(allowed) or 'no parameters'}."
+        )
         raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
 
 
@@ -86,11 +88,11 @@ class StrictFilterBackend(DjangoFilterBackend):
         if not is_list(request, view):
             return queryset
         filterset_class = self.get_filterset_class(view, queryset)
-        known = [
+        allowed = [
             *(filterset_class.base_filters if filterset_class else ()),
             *getattr(view, "list_parameters", PAGING),
         ]
-        refuse_unknown(request.GET, known)
+        refuse_unknown(request.GET, allowed)
         return super().filter_queryset(request, queryset, view)
 
     def get_filterset(self, request: HttpRequest, queryset: QuerySet[Any], view: APIView) -> Any:

@@ -116,10 +116,12 @@ class IdempotentView(APIView):
 
 def _fingerprint(request: Request) -> str:
     """Return a hash that identifies a request, ignoring its `wait` parameter."""
-    asked = [request.method, request.path, request.data]
+    parts = [request.method, request.path, request.data]
     parameters = {name: text for name, text in request.query_params.items() if name != "wait"}
     # A key limited to certain users sees only their data. If that set of users changes, an
     # identical request is treated as a different request.
     reach = principal_of(request).key.user_pks
-    told = [parameters] if reach is None else [parameters, sorted(reach)]
-    return sha256(canonical_json([*asked, *told] if parameters or reach is not None else asked))
+    reach_parts = [parameters] if reach is None else [parameters, sorted(reach)]
+    return sha256(
+        canonical_json([*parts, *reach_parts] if parameters or reach is not None else parts)
+    )

@@ -245,12 +245,12 @@ def _remove_unused(document: dict[str, Any]) -> None:
     """Remove the components that nothing refers to, such as those that rules replace."""
     schemas = document["components"]["schemas"]
     used: set[str] = set()
-    found = {
+    pending = {
         name for part in ("paths", "components") for name in _named(document[part], skip=schemas)
     }
-    while found:
-        used |= found
-        found = {name for one in found for name in _named(schemas[one])} - used
+    while pending:
+        used |= pending
+        pending = {name for one in pending for name in _named(schemas[one])} - used
     for name in schemas.keys() - used:
         del schemas[name]
 
@@ -336,14 +336,14 @@ def _errors(method: str, operation: dict[str, Any]) -> None:
 
 def _shared() -> dict[str, Any]:
     """Return the responses shared between operations."""
-    found: dict[str, Any] = {
+    responses: dict[str, Any] = {
         code: {"description": text, "content": {CONTENT_TYPE: _PROBLEM}}
         for code, text in ERRORS.items()
     }
-    found["304"] = {"description": "The content matches `If-None-Match`."}
-    for code, response in found.items():
+    responses["304"] = {"description": "The content matches `If-None-Match`."}
+    for code, response in responses.items():
         _headers("get", code, response)
-    return found
+    return responses
 
 
 def _headers(method: str, code: str, response: dict[str, Any]) -> None:

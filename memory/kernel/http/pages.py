@@ -49,13 +49,13 @@ def page_of(
     keys = sorted(by_key)
     start = 0
     if text := request.query_params.get(pagination.cursor_query_param):
-        start = _place(keys, text)
+        start = _find_offset(keys, text)
 
-    def address(place: int) -> str:
+    def address(offset: int) -> str:
         query = request.query_params.copy()
         query.pop(pagination.cursor_query_param, None)
-        if place > 0:
-            cursor = json.dumps(keys[place - 1], separators=(",", ":")).encode()
+        if offset > 0:
+            cursor = json.dumps(keys[offset - 1], separators=(",", ":")).encode()
             query[pagination.cursor_query_param] = base64.urlsafe_b64encode(cursor).decode()
         path = f"{request.path}?{query.urlencode()}" if query else request.path
         return str(request.build_absolute_uri(path))
@@ -67,7 +67,7 @@ def page_of(
     }
 
 
-def _place(keys: Sequence[tuple[str | float, ...]], text: str) -> int:
+def _find_offset(keys: Sequence[tuple[str | float, ...]], text: str) -> int:
     """Return the position after the cursor's key, even if the row with that key is gone."""
     try:
         named = tuple(json.loads(base64.urlsafe_b64decode(text.encode())))

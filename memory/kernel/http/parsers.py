@@ -57,7 +57,7 @@ class StrictJSONParser(JSONParser):
         try:
             _check(value, depth=0)
         except _Fault as fault:
-            raise ParseError(f"{fault.place} {fault.what}") from None
+            raise ParseError(f"{fault.position} {fault.what}") from None
         return value
 
 
@@ -69,9 +69,9 @@ def read_body(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
     """
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     request = context.get("request")
-    told = request.META.get("CONTENT_LENGTH") or "0" if request is not None else "0"
+    declared = request.META.get("CONTENT_LENGTH") or "0" if request is not None else "0"
     principal = request.user if request is not None else None
-    if isinstance(principal, Principal) and told.isdecimal() and int(told) > BUFFERED_BYTES:
+    if isinstance(principal, Principal) and declared.isdecimal() and int(declared) > BUFFERED_BYTES:
         with slots.BODIES.hold(principal.workspace.pk):
             body: bytes = stream.read(most + 1)
     else:
@@ -80,9 +80,9 @@ def read_body(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
         raise PayloadTooLarge()
     # A chunked body does not declare its length (uac_site/wsgi.py), but has an end marker.
     chunked = request is not None and "HTTP_TRANSFER_ENCODING" in request.META
-    if told.isdecimal() and len(body) < int(told) and not chunked:
+    if declared.isdecimal() and len(body) < int(declared) and not chunked:
         raise ParseError(
-            f"The body ended after {len(body)} of {told} bytes (Content-Length). Send it again."
+            f"The body ended after {len(body)} of {declared} bytes (Content-Length). Send it again."
         )
     return body
 
@@ -99,7 +99,7 @@ class _Fault(Exception):
         self.path: list[str] = []
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Return the value's path the way a client would write it: `data.trips[3].to`."""
         return "".join(reversed(self.path)).removeprefix(".")
 

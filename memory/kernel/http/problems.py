@@ -106,14 +106,14 @@ def request_id(given: str) -> str:
 
 def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
     """Return problem details of the kind `name`, or of the default kind for the status."""
-    found = {
+    document = {
         "type": NAMESPACE + (name or _BY_STATUS[status_code]),
         "title": HTTPStatus(status_code).phrase,
         "status": status_code,
         "detail": detail,
     }
     named = structlog.contextvars.get_contextvars().get("request_id")
-    return {**found, "request_id": named} if named else found
+    return {**document, "request_id": named} if named else document
 
 
 def answer(status_code: int, detail: str, **more: Any) -> HttpResponse:

@@ -90,10 +90,10 @@ def _resolved(document: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
     if not isinstance(schema, Mapping):
         return {}
     while "$ref" in schema:
-        found: Any = document
+        target: Any = document
         for part in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        schema = {**found, **{name: one for name, one in schema.items() if name != "$ref"}}
+            target = target[part]
+        schema = {**target, **{name: one for name, one in schema.items() if name != "$ref"}}
     resolved: Mapping[str, Any] = schema
     return resolved
 

@@ -218,13 +218,13 @@ def not_an_object(data: Any) -> dict[str, list[str]]:
     return {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
 
 
-def unknown_fields(unknown: list[str], known: list[str]) -> dict[str, list[str]]:
+def unknown_fields(unknown: list[str], allowed: list[str]) -> dict[str, list[str]]:
     """Return errors for a body's unknown fields, up to `MAX_NAMED` of them, keyed by field name."""
     errors = {}
     for name in unknown[:MAX_NAMED]:
-        similar = difflib.get_close_matches(name[:100].strip().lower(), known, n=1, cutoff=0.8)
+        similar = difflib.get_close_matches(name[:100].strip().lower(), allowed, n=1, cutoff=0.8)
         hint = f" (did you mean {similar[0]}?)" if similar else ""
-        errors[name[:100]] = [f"Unknown field{hint}; this body accepts: {', '.join(known)}."]
+        errors[name[:100]] = [f"Unknown field{hint}; this body accepts: {', '.join(allowed)}."]
     return errors
 
 
@@ -233,7 +233,7 @@ def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str |
     if value is None and field.allow_null:
         return None
     expected, name = next(
-        (found for kind, found in _EXPECTED.items() if isinstance(field, kind)), (object, "")
+        (pair for kind, pair in _EXPECTED.items() if isinstance(field, kind)), (object, "")
     )
     if expected in (int, (str, int)) and isinstance(value, float) and value.is_integer():
         return None  # 5.0 is an integer in JSON

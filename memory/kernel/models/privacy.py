@@ -186,8 +186,8 @@ def workspace_path(model: Model) -> str | None:
     """Return the lookup from a model's rows to their workspace; None for rows of the server."""
     if model.__name__ == "Workspace":
         return "pk"
-    found = (path for path, reached in _reached(model) if reached.__name__ == "Workspace")
-    return next(found, None)
+    paths = (path for path, reached in _reached(model) if reached.__name__ == "Workspace")
+    return next(paths, None)
 
 
 def _reached(model: Model) -> Iterator[tuple[str, Model]]:

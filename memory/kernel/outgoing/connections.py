@@ -28,10 +28,12 @@ class TooLong(OSError):
     """The response is larger than the maximum size."""
 
 
-def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socket.socket, Address]:
+def connect(
+    addresses: Sequence[Address], port: int, deadline: float
+) -> tuple[socket.socket, Address]:
     """Connect to the first of these addresses that responds; raises OSError if none does."""
     failure: OSError = Late()
-    for address in found:
+    for address in addresses:
         left = deadline - time.monotonic()
         if left <= 0:
             break

@@ -112,8 +112,8 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
     Raises AddressRefused if any of the addresses is not allowed, and NotFound if the name cannot be
     resolved within `seconds`.
     """
-    found = look_up(destination.host, destination.port, seconds)
-    for address in found:
+    resolved = look_up(destination.host, destination.port, seconds)
+    for address in resolved:
         if not allowed(address):
             named = destination.host == str(address)
             raise AddressRefused(
@@ -125,7 +125,7 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
                 + " not a public internet address. An operator can allow a private network with"
                 " UAC_WEBHOOK_ALLOWED_NETWORKS."
             )
-    return found
+    return resolved
 
 
 def look_up(host: str, port: int, seconds: float) -> list[Address]:
@@ -138,22 +138,22 @@ def look_up(host: str, port: int, seconds: float) -> list[Address]:
 
     def ask() -> None:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             # Remove the zone ID (such as %eth0) of a link-local address; other addresses have no
             # zone ID.
-            names = dict.fromkeys(str(info[4][0]).partition("%")[0] for info in found)
+            names = dict.fromkeys(str(info[4][0]).partition("%")[0] for info in infos)
             answer.put([ipaddress.ip_address(name) for name in names])
         except (OSError, ValueError) as error:
             answer.put(str(error))
 
     threading.Thread(target=ask, name="resolver", daemon=True).start()
     try:
-        found = answer.get(timeout=max(seconds, 0.001))
+        result = answer.get(timeout=max(seconds, 0.001))
     except queue.Empty:
-        found = f"no response within {seconds:.0f} s"
-    if isinstance(found, str) or not found:
-        raise NotFound(f"The name {host} cannot be resolved: {found or 'it has no address'}.")
-    return found
+        result = f"no response within {seconds:.0f} s"
+    if isinstance(result, str) or not result:
+        raise NotFound(f"The name {host} cannot be resolved: {result or 'it has no address'}.")
+    return result
 
 
 def allowed(address: Address) -> bool:

@@ -117,7 +117,7 @@ class Price:
     cache_read: Decimal
     cache_write: Decimal
 
-    def of(self, usage: Usage) -> Decimal:
+    def cost(self, usage: Usage) -> Decimal:
         """Return the cost of these tokens."""
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
         total = (
@@ -222,62 +222,62 @@ def price_missing(name: str) -> str:
 
 def validate_overrides(chosen: Chosen) -> dict[str, str]:
     """Map each invalid override's name to its problem and what to choose instead."""
-    found: dict[str, str] = {}
+    errors: dict[str, str] = {}
     if chosen.base_url and (problem := wrong_url(chosen.base_url)):
-        found["base_url"] = problem
+        errors["base_url"] = problem
     if chosen.model and (problem := _wrong_name(chosen.model)):
-        found["model"] = problem
-    if found:
-        return found
+        errors["model"] = problem
+    if errors:
+        return errors
     most = settings.UAC_LLM_OUTPUT_TOKENS
     for name in ("tokens_per_day", "tokens_per_month"):
         tokens = getattr(chosen, name)
         if tokens and tokens <= most:
-            found[name] = (
+            errors[name] = (
                 f"A single answer may use {most} tokens. Choose a higher limit, or 0 to allow no"
                 " calls."
             )
     if not chosen.model and not settings.UAC_LLM_MODEL:
         if chosen.base_url or chosen.api_key:
-            found["model"] = "The server has no language model (UAC_LLM_MODEL). Choose a model."
-        return found
+            errors["model"] = "The server has no language model (UAC_LLM_MODEL). Choose a model."
+        return errors
     provider, model, base_url, servers = _target(chosen)
     has_key = chosen.api_key is not None or (servers and settings.UAC_LLM_API_KEY)
     if chosen.model and not has_key and not base_url:
-        found["model"] = _key_missing(provider, servers=servers)
+        errors["model"] = _key_missing(provider, servers=servers)
     name = f"{provider}:{model}"
     if budget(chosen).limits_cost and price(name) is None:
         costs = [
             cost for cost in ("cost_per_day", "cost_per_month") if getattr(chosen, cost) is not None
         ]
         if costs or chosen.model:
-            found[costs[0] if costs else "model"] = price_missing(name)
-    return found
+            errors[costs[0] if costs else "model"] = price_missing(name)
+    return errors
 
 
 def validate_server_settings() -> dict[str, str]:
     """Map each invalid server setting's name to its problem."""
-    found = encryption.validate_server_settings()
+    errors = encryption.validate_server_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
-        found["UAC_LLM_MODEL"] = problem
+        errors["UAC_LLM_MODEL"] = problem
     if settings.UAC_LLM_BASE_URL and (problem := wrong_url(settings.UAC_LLM_BASE_URL)):
-        found["UAC_LLM_BASE_URL"] = problem
+        errors["UAC_LLM_BASE_URL"] = problem
     if (folder := settings.UAC_LLM_INSTRUCTIONS) and not Path(folder).is_dir():
-        found["UAC_LLM_INSTRUCTIONS"] = f"There is no folder {folder}."
+        errors["UAC_LLM_INSTRUCTIONS"] = f"There is no folder {folder}."
     try:
         _prices(settings.UAC_LLM_PRICES)
     except ValueError as error:
-        found["UAC_LLM_PRICES"] = str(error)
+        errors["UAC_LLM_PRICES"] = str(error)
     else:
         limited = settings.UAC_LLM_COST_PER_DAY, settings.UAC_LLM_COST_PER_MONTH
         model = settings.UAC_LLM_MODEL
         if limited != (None, None) and model and price(model) is None:
-            found["UAC_LLM_PRICES"] = price_missing(model)
+            errors["UAC_LLM_PRICES"] = price_missing(model)
     if settings.UAC_LLM_KEEP_CONTENT and not encryption.available():
-        found["UAC_LLM_KEEP_CONTENT"] = (
+        errors["UAC_LLM_KEEP_CONTENT"] = (
             "Prompts and answers can only be stored encrypted. Set UAC_ENCRYPTION_KEYS."
         )
-    return found
+    return errors
 
 
 def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
@@ -362,9 +362,9 @@ def _prices(text: str) -> Mapping[str, Price]:
 
 
 def _read_price(name: str, entry: object) -> Price:
-    known = ("input", "output", "cache_read", "cache_write")
+    kinds = ("input", "output", "cache_read", "cache_write")
     try:
-        if not isinstance(entry, dict) or set(entry) - set(known):
+        if not isinstance(entry, dict) or set(entry) - set(kinds):
             raise ValueError(name)
         values = {key: Decimal(value) for key, value in entry.items()}
         if not all(value.is_finite() and value >= 0 for value in values.values()):

@@ -18,25 +18,25 @@ Overrides = Mapping[str, float | None]
 
 def effective(group: Group, overrides: Overrides) -> dict[str, Any]:
     """Return the values that take effect with these overrides, keyed by field."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field, setting in group.overridable.items():
         own = overrides.get(field)
-        found[field] = getattr(settings, setting.name) if own is None else own
-    return found
+        values[field] = getattr(settings, setting.name) if own is None else own
+    return values
 
 
 def validate_overrides(group: Group, overrides: Overrides) -> dict[str, str]:
     """Map each field with an invalid override to the problem and what to choose instead."""
-    found = _validate(group.settings, overrides, lambda setting: setting.field or setting.name)
-    return {field: f"It {problem}" for field, problem in found.items()}
+    problems = _validate(group.settings, overrides, lambda setting: setting.field or setting.name)
+    return {field: f"It {problem}" for field, problem in problems.items()}
 
 
 def validate_server_settings() -> dict[str, str]:
     """Map each numeric server setting that is out of range to the problem."""
     numbers = [one for one in environment.SETTINGS.values() if one.minimum is not None]
     values = {setting.name: getattr(settings, setting.name) for setting in numbers}
-    found = _validate(numbers, values, lambda setting: setting.name)
-    return {name: f"{name} {problem}" for name, problem in found.items()}
+    problems = _validate(numbers, values, lambda setting: setting.name)
+    return {name: f"{name} {problem}" for name, problem in problems.items()}
 
 
 def _validate(
@@ -52,23 +52,23 @@ def _validate(
         own = values.get(key(setting))
         return float(getattr(settings, setting.name)) if own is None else own
 
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for setting in numbers:
         value, maximum = values.get(key(setting)), setting.maximum
         if value is not None and not setting.allows(value):
             bound = value_of(environment.SETTINGS[maximum]) if isinstance(maximum, str) else maximum
-            told = setting.explain(value, bound)
-            found[key(setting)] = f"{told}. {setting.reason}".rstrip()
+            problem = setting.explain(value, bound)
+            problems[key(setting)] = f"{problem}. {setting.reason}".rstrip()
     for lower in numbers:
         if not isinstance(lower.maximum, str):
             continue
         upper = environment.SETTINGS[lower.maximum]
         low, high = value_of(lower), value_of(upper)
-        if low <= high or {key(lower), key(upper)} & found.keys():
+        if low <= high or {key(lower), key(upper)} & problems.keys():
             continue
         if values.get(key(lower)) is not None:
-            found[key(lower)] = f"{lower.explain(low, high)}: {key(upper)} is {plain(high)}."
+            problems[key(lower)] = f"{lower.explain(low, high)}: {key(upper)} is {plain(high)}."
         elif values.get(key(upper)) is not None:
-            told = f"must be at least {plain(low)}, not {plain(high)}"
-            found[key(upper)] = f"{told}: {key(lower)} is {plain(low)}."
-    return found
+            problem = f"must be at least {plain(low)}, not {plain(high)}"
+            problems[key(upper)] = f"{problem}: {key(lower)} is {plain(low)}."
+    return problems

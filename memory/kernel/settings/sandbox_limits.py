@@ -75,16 +75,16 @@ def validate_overrides(own: Overrides) -> dict[str, str]:
 
 def _contradictions(chosen: Overrides) -> dict[str, str]:
     """Map limits that have no effect, or leave a process too little memory, to the problem."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     holds = effective(chosen)
     wall, cpu = chosen.get("wall_seconds"), chosen.get("cpu_seconds")
     if wall is not None and wall > holds.wall_seconds:
-        found["wall_seconds"] = (
+        problems["wall_seconds"] = (
             f"The whole request is stopped after {holds.total_seconds:g} s (total_seconds): choose"
             f" at most {holds.total_seconds:g} s, or set total_seconds to at least {wall:g}."
         )
     if cpu is not None and cpu > holds.cpu_seconds:
-        found["cpu_seconds"] = (
+        problems["cpu_seconds"] = (
             f"Execution is stopped after {holds.wall_seconds:g} s (wall_seconds): choose at most"
             f" {holds.cpu_seconds} s, or set wall_seconds to at least {cpu:g}."
         )
@@ -92,18 +92,18 @@ def _contradictions(chosen: Overrides) -> dict[str, str]:
     process = chosen.get("process_memory_mib")
     least = int(LIMITS["process_memory_mib"].minimum or 0)
     if rest < least:
-        found["memory_mib"] = (
+        problems["memory_mib"] = (
             f"{holds.memory_mib} MiB, of which tmpfs_mib takes {holds.tmpfs_mib} MiB, leave only"
             f" {max(rest, 0)} MiB for a process, which needs at least {least} MiB: choose at least"
             f" {_container_of(least, holds)} MiB, or reduce tmpfs_mib."
         )
     elif process is not None and process > rest:
-        found["process_memory_mib"] = (
+        problems["process_memory_mib"] = (
             f"In a container of {holds.memory_mib} MiB (memory_mib), a process may use at most"
             f" {rest} MiB: choose at most {rest} MiB, or set memory_mib to at least"
             f" {_container_of(int(process), holds)}."
         )
-    return found
+    return problems
 
 
 def _container_of(process_memory_mib: int, holds: SandboxLimits) -> int:

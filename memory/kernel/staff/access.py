@@ -128,19 +128,19 @@ def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
     Missing permissions are created.
     """
     create_permissions(apps.get_app_config("memory"), verbosity=0, using=using)
-    known = {
+    permissions = {
         permission.codename: permission
         for permission in Permission.objects.using(using).filter(content_type__app_label="memory")
     }
     for role in ROLES:
         group, _ = Group.objects.using(using).get_or_create(name=role.name)
-        group.permissions.set([known[name] for name in role.codenames()])
+        group.permissions.set([permissions[name] for name in role.codenames()])
 
 
-def after_migration(*, using: str, **told: Any) -> None:
+def after_migration(*, using: str, **options: Any) -> None:
     """Write the roles, unless the database was migrated back to before roles existed."""
     try:
-        told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
+        options.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
     except LookupError:
         return
     write_roles(using)
@@ -172,9 +172,9 @@ def workspaces_of(staff: Staff) -> Collection[int] | None:
         return None
     if not hasattr(staff, _CACHE):
         rows = StaffAccess.objects.filter(user=staff).values_list("all_workspaces", "workspaces")
-        found = list(rows)
-        everything = any(is_all for is_all, _ in found)
-        chosen = tuple(pk for _, pk in found if pk is not None)
+        memberships = list(rows)
+        everything = any(is_all for is_all, _ in memberships)
+        chosen = tuple(pk for _, pk in memberships if pk is not None)
         setattr(staff, _CACHE, None if everything else chosen)
     seen: Collection[int] | None = getattr(staff, _CACHE)
     return seen

@@ -65,21 +65,21 @@ def once(
                 f"The first request with the Idempotency-Key {key!r} is still being processed."
                 " Repeat this request in a moment."
             )
-        known = (
+        record = (
             IdempotencyKey.objects.filter(workspace=workspace, key__in=[key, _nameless(key)])
             .select_related("user")
             .first()
         )
-        if known is not None and known.user is not None and known.user.erased_at is not None:
-            known.delete()  # an erased user's key that the erasure hasn't deleted yet
-            known = None
-        if known is not None:
-            if known.fingerprint not in (fingerprint, _nameless(fingerprint)):
+        if record is not None and record.user is not None and record.user.erased_at is not None:
+            record.delete()  # an erased user's key that the erasure hasn't deleted yet
+            record = None
+        if record is not None:
+            if record.fingerprint not in (fingerprint, _nameless(fingerprint)):
                 raise KeyReused(
                     f"The Idempotency-Key {key!r} belongs to a request with a different method,"
                     " path or body. Use a new key for a new request."
                 )
-            return _result_of(known.reference), True
+            return _result_of(record.reference), True
         result = write()
         IdempotencyKey.objects.create(
             workspace=workspace,

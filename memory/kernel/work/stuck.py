@@ -60,13 +60,13 @@ def work_statuses(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatu
         for kind in kinds
         for how, rows in rows_by_status(kind, now).items()
     ]
-    found = {
+    by_kind = {
         (row["of"], row["how"]): (row["number"], row["began"])
         for row in counts[0].union(*counts[1:], all=True)
     }
     for kind in kinds:
         (waiting, oldest), (held, longest), (failing, _), (dead, _) = (
-            found.get((kind.name, how), (0, None)) for how in STATUSES
+            by_kind.get((kind.name, how), (0, None)) for how in STATUSES
         )
         yield WorkStatus(
             kind=kind,
@@ -104,7 +104,7 @@ class Stuck:
 
     kind: WorkKind
     row: LeasedWork
-    whose: models.Model
+    owner: models.Model
     is_dead: bool
     since: datetime.datetime | None
     attempts: int
@@ -112,7 +112,7 @@ class Stuck:
     error: str
 
 
-def found(kind: WorkKind, limit: int) -> Sequence[Stuck]:
+def find_stuck(kind: WorkKind, limit: int) -> Sequence[Stuck]:
     """Return up to `limit` stuck work items: dead ones, latest first, then failing ones."""
     given_up = kind.dead().select_related(kind.owner)
     if kind.mortal:
@@ -126,7 +126,7 @@ def _stuck(kind: WorkKind, row: Any, *, is_dead: bool) -> Stuck:
     return Stuck(
         kind=kind,
         row=row,
-        whose=getattr(row, kind.owner),
+        owner=getattr(row, kind.owner),
         is_dead=is_dead,
         since=row.dead_since if is_dead else getattr(row, kind.since or "run_after"),
         attempts=row.attempts,

@@ -72,11 +72,11 @@ class SelectionSerializer(StrictSerializer):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Reject a body without any condition, which would reopen everything."""
         if not attrs.keys() - {"reason", "outcomes"}:
-            told = (
+            message = (
                 "Select the entries: give at least one of entries, session_id, since, until or"
                 " model."
             )
-            raise serializers.ValidationError({"entries": [told]})
+            raise serializers.ValidationError({"entries": [message]})
         return attrs
 
 

@@ -82,9 +82,9 @@ class LogChangeList(SteadyChangeList):
                 by_user[entry.user].append(entry)
         if len(by_user) <= MAX_USERS:
             for user, entries in by_user.items():
-                found = _statuses_of(user).of(entries)
+                statuses = _statuses_of(user).compute(entries)
                 for entry in entries:
-                    entry.__dict__["status"] = found.get(entry.seq)
+                    entry.__dict__["status"] = statuses.get(entry.seq)
 
 
 @admin.register(LogEntry)
@@ -110,7 +110,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     dangerous = ["redact"]
     when_empty = "Nothing has been logged yet."
     fieldsets = [
-        section(None, "user", "number", "kind", "outcome", "still_holds", "said"),
+        section(None, "user", "number", "kind", "outcome", "still_holds", "content_and_data"),
         section(
             "Origin and time",
             "written_by",
@@ -146,8 +146,8 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.action(description="Redact the selected entries…", permissions=["operate"])
     def redact(self, request: HttpRequest, queryset: QuerySet[LogEntry]) -> TemplateResponse | None:
-        asked: TemplateResponse | None = _redact_chosen(request, queryset, "redact")
-        return asked
+        response: TemplateResponse | None = _redact_chosen(request, queryset, "redact")
+        return response
 
     @content_column("merged from")
     def merged_from(self, entry: LogEntry) -> str:
@@ -174,8 +174,8 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @content_column("status")
     def still_holds(self, entry: LogEntry) -> str:
-        found = _statuses_of(entry.user).of([entry]) if entry.redacted_at is None else {}
-        status = found.get(entry.seq)
+        statuses = _statuses_of(entry.user).compute([entry]) if entry.redacted_at is None else {}
+        status = statuses.get(entry.seq)
         if status is None:
             return NOTHING
         by = links_to_entries(entry.user, [status.by]) if status.by is not None else ""
@@ -203,7 +203,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         )
 
     @content_column("content")
-    def said(self, entry: LogEntry) -> str:
+    def content_and_data(self, entry: LogEntry) -> str:
         if entry.redacted_at is not None:
             return "(redacted)"
         return format_html(

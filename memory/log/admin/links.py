@@ -24,8 +24,8 @@ def summary(entry: LogEntry) -> str:
         return shortened(" ".join((entry.content or "").split()), 160)
     data = entry.data.get("data")
     name = f"{entry.data.get('type') or ''} {entry.data.get('key') or ''}".strip()
-    said = "retired" if entry.data.get("retired") else facts(data if isinstance(data, dict) else {})
-    return shortened(f"{name}: {said}" if name else said, 160)
+    text = "retired" if entry.data.get("retired") else facts(data if isinstance(data, dict) else {})
+    return shortened(f"{name}: {text}" if name else text, 160)
 
 
 def link_to_entry(entry: LogEntry) -> SafeString:
@@ -53,8 +53,8 @@ def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
     """Return the page URLs of these entries, keyed by number; at most a thousand are looked up."""
     wanted = sorted(set(seqs))[:_MAX_PAGES]
     entries = LogEntry.objects.filter(user=user, seq__in=wanted).order_by()
-    found = entries.values_list("seq", "pk")
-    return {seq: url_of_key(LogEntry, pk) for seq, pk in found}
+    pairs = entries.values_list("seq", "pk")
+    return {seq: url_of_key(LogEntry, pk) for seq, pk in pairs}
 
 
 def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
@@ -62,19 +62,19 @@ def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeStri
 
     Facts follow the messages that they were derived from; messages are quoted.
     """
-    known: dict[int, LogEntry] = {}
+    entries: dict[int, LogEntry] = {}
     wanted = chosen = set(seqs)
     while wanted:  # entries derive only from earlier ones, so this loop ends
-        found = LogEntry.objects.filter(user=user, seq__in=wanted)
-        known |= {entry.seq: entry for entry in found}
-        wanted = {seq for entry in found for seq in entry.derived_from} - known.keys()
-    return {seq: _show(known[seq], user, known) for seq in sorted(chosen & known.keys())}
+        rows = LogEntry.objects.filter(user=user, seq__in=wanted)
+        entries |= {entry.seq: entry for entry in rows}
+        wanted = {seq for entry in rows for seq in entry.derived_from} - entries.keys()
+    return {seq: _show(entries[seq], user, entries) for seq in sorted(chosen & entries.keys())}
 
 
-def _show(entry: LogEntry, user: MemoryUser, known: Mapping[int, LogEntry]) -> SafeString:
-    told = _quote(entry, user) if entry.kind == EntryKind.MESSAGE else link_to_entry(entry)
-    behind = [_show(known[seq], user, known) for seq in entry.derived_from if seq in known]
-    return format_html("{}{}", lines(behind), told) if behind else told
+def _show(entry: LogEntry, user: MemoryUser, entries: Mapping[int, LogEntry]) -> SafeString:
+    text = _quote(entry, user) if entry.kind == EntryKind.MESSAGE else link_to_entry(entry)
+    behind = [_show(entries[seq], user, entries) for seq in entry.derived_from if seq in entries]
+    return format_html("{}{}", lines(behind), text) if behind else text
 
 
 def _quote(message: LogEntry, user: MemoryUser) -> SafeString:

@@ -116,13 +116,13 @@ class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Log
         after that many seconds.
         """
         limit = waiting.seconds(request, default=0)
-        found, workspace = self._found(), principal_of(request).workspace
-        with timezone.override(ZoneInfo(found.time_zone if found else workspace.time_zone)):
+        existing, workspace = self._find_user(), principal_of(request).workspace
+        with timezone.override(ZoneInfo(existing.time_zone if existing else workspace.time_zone)):
             drafts = read_drafts(request.data)
         throttles.take(request, ENTRIES, len(drafts))
         # A new user and their first entries are created together or not at all.
-        with nullcontext() if found else transaction.atomic():
-            user = found or find_or_create_user(workspace, user_id)
+        with nullcontext() if existing else transaction.atomic():
+            user = existing or find_or_create_user(workspace, user_id)
             entries = append_once(self, user, drafts)
         records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
         if limit and records:
@@ -152,7 +152,7 @@ class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Log
         _look_up(user, [entry])
         return Response(_ENTRY.to_representation(entry))
 
-    def _found(self) -> MemoryUser | None:
+    def _find_user(self) -> MemoryUser | None:
         """Return the user in the URL, or None if a first entry may create it; or raise Http404."""
         try:
             return self.memory_user(WITHOUT_HEAD)
@@ -204,9 +204,9 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
     """Look up the outcomes of a user's entries, and set each entry's `outcome`."""
-    found = entry_log.outcomes(user, [entry.seq for entry in entries])
+    outcomes = entry_log.outcomes(user, [entry.seq for entry in entries])
     for entry in entries:
-        entry.outcome = found.get(entry.seq)
+        entry.outcome = outcomes.get(entry.seq)
 
 
 def read_drafts(body: Any) -> list[entry_log.Draft]:
@@ -216,11 +216,11 @@ def read_drafts(body: Any) -> list[entry_log.Draft]:
             {"edits": [f"These are edits, not entries: send this body to POST {PROPOSE}."]}
         )
     if isinstance(body, dict) and isinstance(body.get("messages"), list):
-        told = (
+        message = (
             'Send each message as an entry: {"entries": [{"kind": "message", "role": …,'
             ' "content": …}]}.'
         )
-        raise serializers.ValidationError({"messages": [told]})
+        raise serializers.ValidationError({"messages": [message]})
     if isinstance(body, dict) and "entries" in body:
         entries = body["entries"]
         if unknown := sorted(set(body) - {"entries"}):

@@ -34,17 +34,15 @@ class Command(BaseCommand):
         users = MemoryUser.objects.filter(user_id=options["user"]).select_related("head")
         if options["workspace"]:
             users = users.filter(workspace__name=options["workspace"])
-        found = list(users[:2])
-        if not found:
+        rows = list(users[:2])
+        if not rows:
             raise CommandError(f"there is no user {options['user']!r}: create the user first")
-        if len(found) > 1:
+        if len(rows) > 1:
             raise CommandError(
                 f"several workspaces have a user {options['user']!r}: give --workspace"
             )
         try:
-            run = imports.queue(
-                found[0], imports.read_folder(options["folder"]), RunTrigger.COMMAND
-            )
+            run = imports.queue(rows[0], imports.read_folder(options["folder"]), RunTrigger.COMMAND)
         except ImportRefused as error:
             raise CommandError(str(error)) from None
         hints.wait_done(run.pk, options["wait"])

@@ -42,12 +42,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Print each problem, then the number of users, entries and problems."""
         try:
-            found = self._verify(options)
+            number = self._verify(options)
         except Error as error:
-            told = f"verification failed: {error}"
-            raise CommandError(told, returncode=NOT_VERIFIED) from error
-        if found:
-            raise CommandError(f"{found} problems found", returncode=PROBLEMS)
+            message = f"verification failed: {error}"
+            raise CommandError(message, returncode=NOT_VERIFIED) from error
+        if number:
+            raise CommandError(f"{number} problems found", returncode=PROBLEMS)
 
     def _verify(self, options: dict[str, Any]) -> int:
         workspaces = Workspace.objects.order_by("pk")
@@ -58,33 +58,33 @@ class Command(BaseCommand):
         if options["user"]:
             workspaces = workspaces.none()
             users = users.filter(user_id=options["user"])
-        verified = entries = found = 0
-        tell = self._as_json if options["json"] else self._as_text
+        verified = entries = number = 0
+        report = self._as_json if options["json"] else self._as_text
         progress = _Progress(self.stderr.write, users.count())
         for workspace in workspaces:
             with snapshot():
                 for problem in workspace_problems(workspace):
-                    found += 1
-                    tell(workspace, None, problem)
+                    number += 1
+                    report(workspace, None, problem)
         for user in users.iterator(chunk_size=500):
             with snapshot():
                 for problem in problems(user):
-                    found += 1
-                    tell(user.workspace, user, problem)
+                    number += 1
+                    report(user.workspace, user, problem)
             verified += 1
             entries += user.last_seq
-            progress.tell(verified, entries, found)
+            progress.report(verified, entries, number)
         if options["json"]:
-            self._line({"users": verified, "entries": entries, "problems": found})
+            self._line({"users": verified, "entries": entries, "problems": number})
         else:
-            self.stdout.write(f"verified {verified} users, {entries} entries: {found} problems")
+            self.stdout.write(f"verified {verified} users, {entries} entries: {number} problems")
         if not verified and (options["user"] or options["workspace"]):
             raise CommandError("no user matches", returncode=NOT_VERIFIED)
-        return found
+        return number
 
     def _as_text(self, workspace: Workspace, user: MemoryUser | None, problem: Discrepancy) -> None:
-        whose = f"{workspace.name} / {user.user_id}" if user else workspace.name
-        self.stdout.write(f"{whose}: {problem}")
+        owner = f"{workspace.name} / {user.user_id}" if user else workspace.name
+        self.stdout.write(f"{owner}: {problem}")
 
     def _as_json(self, workspace: Workspace, user: MemoryUser | None, problem: Discrepancy) -> None:
         self._line(
@@ -107,9 +107,9 @@ class _Progress:
         self._write, self._users = write, users
         self._told = time.monotonic()
 
-    def tell(self, verified: int, entries: int, found: int) -> None:
+    def report(self, verified: int, entries: int, number: int) -> None:
         """Show the progress if stderr is a terminal and PROGRESS_SECONDS have passed."""
         if sys.stderr.isatty() and time.monotonic() > self._told + PROGRESS_SECONDS:
             self._told = time.monotonic()
-            told = f"{verified} of {self._users} users, {entries} entries: {found} problems"
-            self._write(told)
+            line = f"{verified} of {self._users} users, {entries} entries: {number} problems"
+            self._write(line)

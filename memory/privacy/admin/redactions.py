@@ -53,11 +53,11 @@ def redact_chosen(
         return _question(request, entries, action)
     for user, seqs in _by_user(entries):
         try:
-            told = redaction.redact(user, seqs, by=staff_of(request), reason=reason)
+            entry = redaction.redact(user, seqs, by=staff_of(request), reason=reason)
         except redaction.RedactionRefused as error:
             messages.error(request, f"Nothing was done for {user}. {error}")
             continue
-        row = Redaction.objects.get(user=user, seq=told.seq)
+        row = Redaction.objects.get(user=user, seq=entry.seq)
         what = counted(len(row.entries), "entry")
         messages.success(
             request, format_html("Redacted {} in the log of {}. {}", what, user, link(row))

@@ -73,7 +73,7 @@ def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> 
     """
     if request.method == "POST":
         form = QueryForm(_with_python_line_ends(request))
-        run = _asked(request, user, form)
+        run = _run_query(request, user, form)
         if run is not None:
             wait_a_little(run)
             return redirect(f"{console_url(user)}?run={run.pk}")
@@ -119,17 +119,19 @@ def _with_python_line_ends(request: HttpRequest) -> dict[str, str]:
     return {**posted, "code": posted["code"].replace("\r\n", "\n")}
 
 
-def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | None:
+def _run_query(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | None:
     """Start the posted query; if it is rejected, return None and let the form show why."""
     if not form.is_valid():
         return None
-    asked = form.cleaned_data
+    data = form.cleaned_data
     try:
         refuse_merged(user)
-        known = past_states.as_of(user, asked["as_of"]) if asked["as_of"] else past_states.now(user)
-        at = asked["at"] or localtime().isoformat()
+        snapshot = (
+            past_states.as_of(user, data["as_of"]) if data["as_of"] else past_states.now(user)
+        )
+        at = data["at"] or localtime().isoformat()
         instant = instants.span_of(user, at).last
-        return queries.ask(known, asked["code"], instant, staff=staff_of(request)).run
+        return queries.ask(snapshot, data["code"], instant, staff=staff_of(request)).run
     except instants.BadMoment as error:
         form.add_error(None, visible(str(error)))
     except REFUSED as error:
@@ -169,7 +171,7 @@ def _day(run: Run) -> str:
 
 def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
     """Return the template context for showing a query and its result."""
-    told: dict[str, Any] = {
+    common: dict[str, Any] = {
         "run_url": page_url(run),
         "run_key": run.pk,
         "own_constraint_url": _own_constraint_url(run, request),
@@ -180,11 +182,11 @@ def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
     }
     if run.status != RunStatus.DONE:
         paused = pauses.of_user(run.user) is not None
-        return {**told, "outcome": _outcome(run), "waits": not paused, "paused": paused}
+        return {**common, "outcome": _outcome(run), "waits": not paused, "paused": paused}
     seconds = run.timings.get("total")
     failed = failed_lines(run)
     return {
-        **told,
+        **common,
         "outcome": _outcome(run),
         "took": None if seconds is None else f"{seconds:.2f} s",
         "answer": show_answer(run) if run.output else "",
@@ -223,13 +225,13 @@ def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
 def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
     """Return the newest versions, plus the chosen one if it is older."""
     rows = Checkpoint.objects.filter(user=user).order_by("-version")
-    found = [
+    choices = [
         (f"v{version}", f"v{version}, {date_format(localtime(at), 'DATETIME_FORMAT')}")
         for version, at in rows.values_list("version", "created_at")[:MAX_VERSIONS]
     ]
-    if chosen and chosen not in dict(found):
-        found.append((visible(chosen), visible(chosen)))
-    return found
+    if chosen and chosen not in dict(choices):
+        choices.append((visible(chosen), visible(chosen)))
+    return choices
 
 
 def _example(schema: list[dict[str, Any]]) -> str:

@@ -143,16 +143,16 @@ class Ask(UserScopedView):
         or the server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=WAIT_SECONDS)
-        asked = validated(QuestionSerializer, request.data)
+        data = validated(QuestionSerializer, request.data)
         user = self.memory_user()
         with as_conflict(NotConfigured):
             language_models.connection(user.workspace.chosen_llm)
-        known, checkpoint = known_state(user, asked)
-        instant = instant_asked(user, asked)
+        snapshot, checkpoint = known_state(user, data)
+        instant = instant_asked(user, data)
 
-        dates = relative_dates_of(asked["question"], user, instant)
+        dates = relative_dates_of(data["question"], user, instant)
         context = {"dates": dates.to_json()} if dates else {}
-        context |= input_of(turns_of(asked))
+        context |= input_of(turns_of(data))
 
         def queue() -> Run:
             return runs.queue(
@@ -161,7 +161,7 @@ class Ask(UserScopedView):
                 RunTrigger.API,
                 checkpoint=checkpoint,
                 instant=instant,
-                input={"question": asked["question"], "as_of": known.to_json(), **context},
+                input={"question": data["question"], "as_of": snapshot.to_json(), **context},
             )
 
         return answer_run(self, user, queue, AskedSerializer, limit)

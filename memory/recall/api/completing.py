@@ -85,22 +85,22 @@ class CompletionSerializer(serializers.Serializer[Question]):
     )
 
 
-def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
+def complete_question(request: Request, user: MemoryUser, data: Mapping[str, Any]) -> Question:
     """Return a validated body's `query`, completed in the requested way, with its relative dates.
 
     If the language model fails for any reason, words complete the question instead. Read the user's
     data only after this call, because some of the data may be redacted while the model works.
     """
-    question = _complete(request, user, asked)
+    question = _complete(request, user, data)
     return replace(question, dates=relative_dates_of(question.sentence or question.text, user))
 
 
-def _complete(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
-    text = asked["query"]
+def _complete(request: Request, user: MemoryUser, data: Mapping[str, Any]) -> Question:
+    text = data["query"]
     limit = waiting.seconds(request, default=WAIT_SECONDS)
-    turns = turns_of(asked)
+    turns = turns_of(data)
     by_words = complete(text, turns)
-    if asked["complete_by"] == WORDS or not may_depend(text, turns):
+    if data["complete_by"] == WORDS or not may_depend(text, turns):
         return by_words
     try:
         sentence = _ask_model(user, {"question": text, **input_of(turns)}, limit)

@@ -87,9 +87,9 @@ class ContextSerializer(serializers.Serializer[context.Context]):
         help_text="How the search by meaning contributed, as in a search response; null without a"
         " query.",
     )
-    checkpoint = serializers.IntegerField(source="known.version", allow_null=True)
+    checkpoint = serializers.IntegerField(source="snapshot.version", allow_null=True)
     as_of = AsOfSerializer(
-        source="known.to_json", allow_null=True, help_text="Null means the current state."
+        source="snapshot.to_json", allow_null=True, help_text="Null means the current state."
     )
 
 
@@ -105,8 +105,8 @@ class Context(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Return the manifest, the open alerts, and the records, facts and messages relevant to the
         query, within a token budget; each line cites its entries."""
-        asked = validated(ContextRequestSerializer, request.data)
-        question = complete_question(request, self.memory_user(ASKED), asked)
-        known = known_of(self.memory_user(), asked)
-        found = context.compose(known, question, asked["tokens"])
-        return Response(ContextSerializer(found).data)
+        data = validated(ContextRequestSerializer, request.data)
+        question = complete_question(request, self.memory_user(ASKED), data)
+        snapshot = known_of(self.memory_user(), data)
+        result = context.compose(snapshot, question, data["tokens"])
+        return Response(ContextSerializer(result).data)

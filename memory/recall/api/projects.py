@@ -84,15 +84,15 @@ class Manifest(KnownView):
     @operations.read(responses=ManifestSerializer, parameters=[AS_OF, BY])
     def get(self, request: Request, user_id: str) -> Response:
         """Return the manifest as text."""
-        known = self.known()
-        if not known.is_now:
-            manifest = retrieval.manifest_of(known.checkpoint)
+        snapshot = self.snapshot()
+        if not snapshot.is_now:
+            manifest = retrieval.manifest_of(snapshot.checkpoint)
         else:
-            manifest = retrieval.manifest(known.user)
+            manifest = retrieval.manifest(snapshot.user)
         return Response(
             {
-                "version": known.version,
-                "as_of": known.to_json(),
+                "version": snapshot.version,
+                "as_of": snapshot.to_json(),
                 "text": manifest.text,
                 "warning": manifest.warning,
             }
@@ -107,12 +107,12 @@ class State(KnownView):
     )
     def get(self, request: Request, user_id: str) -> Response:
         """Return the project's schema, and the number of records in each collection."""
-        known = self.known()
+        snapshot = self.snapshot()
         return Response(
             {
-                "version": known.version,
-                "as_of": known.to_json(),
-                "domains": retrieval.schema(known.checkpoint),
+                "version": snapshot.version,
+                "as_of": snapshot.to_json(),
+                "domains": retrieval.schema(snapshot.checkpoint),
             }
         )
 
@@ -140,15 +140,15 @@ class Collection(KnownView):
             raise serializers.ValidationError(
                 {"page": [f"Give a whole number of at least 1, not {text!r}."]}
             )
-        known = self.known()
+        snapshot = self.snapshot()
         try:
-            page = retrieval.records(known.checkpoint, domain, collection, int(text))
+            page = retrieval.records(snapshot.checkpoint, domain, collection, int(text))
         except LookupError as error:
             raise Http404(str(error)) from None
         return Response(
             {
                 "version": page.version,
-                "as_of": known.to_json(),
+                "as_of": snapshot.to_json(),
                 "count": page.count,
                 "records": page.records,
                 "next": page.next,

@@ -213,15 +213,15 @@ class Query(UserScopedView):
         server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
-        asked = validated(QuerySerializer, request.data)
-        user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & asked.keys() else ASKED)
-        known, _ = known_state(user, asked)
-        code, instant = asked["code"], instant_asked(user, asked)
-        found = queries.ask(known, code, instant)
-        if found.cached:
-            same = {"cached": True, "as_of": known.to_json(), "instant": instant}
-            return Response({**AnswerSerializer(found.run).data, **same})
-        run = wait_for(found.run, limit)
+        data = validated(QuerySerializer, request.data)
+        user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & data.keys() else ASKED)
+        snapshot, _ = known_state(user, data)
+        code, instant = data["code"], instant_asked(user, data)
+        answered = queries.ask(snapshot, code, instant)
+        if answered.cached:
+            same = {"cached": True, "as_of": snapshot.to_json(), "instant": instant}
+            return Response({**AnswerSerializer(answered.run).data, **same})
+        run = wait_for(answered.run, limit)
         if run.status != RunStatus.DONE:
             return under_way(run)
         return done(run, AnswerSerializer(run).data)

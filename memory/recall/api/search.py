@@ -287,33 +287,33 @@ class Search(UserScopedView):
         Facts and records that no longer hold are left out, unless history is asked for. The search
         covers the current log, including all entries appended by earlier requests.
         """
-        asked = validated(SearchSerializer, request.data)
-        user = self.memory_user(WITH_HEAD if "as_of" in asked else ASKED)
-        known = known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else None
-        found = find(
+        data = validated(SearchSerializer, request.data)
+        user = self.memory_user(WITH_HEAD if "as_of" in data else ASKED)
+        snapshot = known_as_of(user, data["as_of"], "as_of") if "as_of" in data else None
+        results = find(
             user,
-            complete_question(request, user, asked),
-            corpora=[CorpusName(name) for name in asked["in"]],
-            top_k=asked["top_k"],
-            words=asked.get("words"),
-            where=_where(asked["filters"], user.time_zone) if "filters" in asked else None,
-            up_to=known.seq if known else None,
-            threshold=asked["threshold"],
-            explain=asked["explain"],
-            statuses=Statuses(user, known),
-            history=asked.get("include") == HISTORY,
+            complete_question(request, user, data),
+            corpora=[CorpusName(name) for name in data["in"]],
+            top_k=data["top_k"],
+            words=data.get("words"),
+            where=_where(data["filters"], user.time_zone) if "filters" in data else None,
+            up_to=snapshot.seq if snapshot else None,
+            threshold=data["threshold"],
+            explain=data["explain"],
+            statuses=Statuses(user, snapshot),
+            history=data.get("include") == HISTORY,
         )
         answer = {
-            "hits": found.hits,
-            "terms": found.terms,
-            "taken_as": found.question.taken_as,
-            "completion": found.question,
-            "dates": found.question.dates,
-            "searched": found.searched,
-            "meaning": found.meaning,
-            "as_of": known.to_json() if known else None,
+            "hits": results.hits,
+            "terms": results.terms,
+            "taken_as": results.question.taken_as,
+            "completion": results.question,
+            "dates": results.question.dates,
+            "searched": results.searched,
+            "meaning": results.meaning,
+            "as_of": snapshot.to_json() if snapshot else None,
         }
-        context = {"ids": _ids(user, found)}
+        context = {"ids": _ids(user, results)}
         return Response(FoundSerializer(answer, context=context).data)
 
 
@@ -324,10 +324,10 @@ def _where(given: Any, time_zone: str) -> Any:
         raise serializers.ValidationError({"filters": [str(error)]}) from None
 
 
-def _ids(user: MemoryUser, found: Found) -> dict[int, Any]:
+def _ids(user: MemoryUser, results: Found) -> dict[int, Any]:
     """Return the ids of the entries that the hits are based on, keyed by `seq`."""
-    ids = {hit.entry.seq: hit.entry.pk for hit in found.hits}
-    missing = {seq for hit in found.hits for seq in hit.rests_on} - ids.keys()
+    ids = {hit.entry.seq: hit.entry.pk for hit in results.hits}
+    missing = {seq for hit in results.hits for seq in hit.rests_on} - ids.keys()
     if missing:
         named = LogEntry.objects.filter(user=user, seq__in=missing)
         ids |= dict(named.values_list("seq", "pk"))

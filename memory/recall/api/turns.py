@@ -50,9 +50,9 @@ class TurnsField(serializers.ListField):
         return turns
 
 
-def turns_of(asked: Mapping[str, Any]) -> Sequence[Turn]:
+def turns_of(data: Mapping[str, Any]) -> Sequence[Turn]:
     """Return the turns in a validated body."""
-    return [Turn(**one) for one in asked.get("messages", [])]
+    return [Turn(**one) for one in data.get("messages", [])]
 
 
 def input_of(turns: Sequence[Turn]) -> dict[str, Any]:

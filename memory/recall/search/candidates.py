@@ -52,13 +52,13 @@ class RankedCorpus:
         """The number of entries in the corpus that a search may return."""
         return len(np.unique(self.corpus.seqs[self._counts]))
 
-    def passage(self, place: int) -> Passage:
+    def passage(self, index: int) -> Passage:
         """Return the start and end of a passage in its entry's text."""
-        return int(self.corpus.begins[place]), int(self.corpus.ends[place])
+        return int(self.corpus.begins[index]), int(self.corpus.ends[index])
 
-    def rank_of(self, place: int) -> int:
+    def rank_of(self, index: int) -> int:
         """Return the rank of a passage's score among the best scores of all entries."""
-        better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
+        better = np.searchsorted(self._best, self.ranking.scores[index], side="right")
         return 1 + len(self._best) - int(better)
 
     @cached_property
@@ -101,8 +101,8 @@ def list_candidates(
     everywhere = np.concatenate(places)
     for group in _best_first(scores, seqs, size):
         yield [
-            (corpora[number], place, seq)
-            for number, place, seq in zip(
+            (corpora[number], index, seq)
+            for number, index, seq in zip(
                 numbers[group].tolist(),
                 everywhere[group].tolist(),
                 seqs[group].tolist(),
@@ -152,25 +152,25 @@ def read_candidates(
         allowed = allowed.filter(seq__lte=up_to)
     if where is not None:
         allowed = allowed.filter(where)
-    known: dict[int, LogEntry | None] = {}
+    entries: dict[int, LogEntry | None] = {}
     status: dict[int, EntryStatus] = {}
     began = time.monotonic()
     for group in candidates:
-        if unknown := [seq for seq in {seq for _, _, seq in group} if seq not in known]:
-            if known:
+        if unknown := [seq for seq in {seq for _, _, seq in group} if seq not in entries]:
+            if entries:
                 timeouts.refuse_after(began)
             wanted = RawSQL(_WANTED, [unknown, user.pk])  # noqa: S611  # nosec B611 # a constant
-            found = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
-            for entry in found.values():
+            readable = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
+            for entry in readable.values():
                 entry.content = entry.beginning
             if statuses is not None:
-                status |= statuses.of(found.values())
+                status |= statuses.compute(readable.values())
             if not history:
-                found = {seq: one for seq, one in found.items() if _holds(status.get(seq))}
-            known |= {seq: found.get(seq) for seq in unknown}
-        for name, place, seq in _current_first(group, status) if history else group:
-            if (wanted_entry := known[seq]) is not None:
-                yield name, place, wanted_entry, status.get(seq)
+                readable = {seq: one for seq, one in readable.items() if _holds(status.get(seq))}
+            entries |= {seq: readable.get(seq) for seq in unknown}
+        for name, index, seq in _current_first(group, status) if history else group:
+            if (wanted_entry := entries[seq]) is not None:
+                yield name, index, wanted_entry, status.get(seq)
 
 
 def _holds(status: EntryStatus | None) -> bool:

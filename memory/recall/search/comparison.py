@@ -68,24 +68,26 @@ class Comparison:
         """True if meanings are compared: a model embedded the question, or tried to and failed."""
         return self.model is not None or self.problem is not None
 
-    def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
+    def of_all(self, segments: Sequence[Segment]) -> list[Floats] | None:
         """Return how close each segment's passages are to the question, with NaN for "unknown".
 
         Returns None if the model failed and no other model has compared any passages.
         """
-        closeness = [self._of(segment) for segment in found]
-        for segment, close in zip(found, closeness, strict=True):
+        closeness = [self._measure_closeness(segment) for segment in segments]
+        for segment, close in zip(segments, closeness, strict=True):
             if number := int(np.isfinite(close).sum()):
                 assert segment.vectors is not None
                 name = segment.vectors.model
                 self.models[name] = self.models.get(name, 0) + number
         if len(self.models) > 1:
             _put_on_one_scale(
-                [one.vectors.model if one.vectors else "" for one in found], closeness, self.models
+                [one.vectors.model if one.vectors else "" for one in segments],
+                closeness,
+                self.models,
             )
         return closeness if self.models or self.model is not None else None
 
-    def _of(self, segment: Segment) -> Floats:
+    def _measure_closeness(self, segment: Segment) -> Floats:
         unknown = np.full(len(segment.seqs), np.nan, np.float32)
         held = segment.vectors
         if held is None:
@@ -124,7 +126,7 @@ def _put_on_one_scale(
     """
     measures = {}
     for name in models:
-        parts = [one for of, one in zip(names, closeness, strict=True) if of == name]
+        parts = [one for owner, one in zip(names, closeness, strict=True) if owner == name]
         values = np.concatenate(parts)
         values = values[np.isfinite(values)]
         if len(values) >= MIN_COMPARABLE:
@@ -135,11 +137,11 @@ def _put_on_one_scale(
     if len(measures) < 2:
         return
     mean, deviation = measures[max(measures, key=lambda name: models[name])]
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name in measures:
             own_mean, own_deviation = measures[name]
-            scaled = (closeness[place] - own_mean) / own_deviation * deviation + mean
-            closeness[place] = scaled.astype(np.float32)
+            scaled = (closeness[index] - own_mean) / own_deviation * deviation + mean
+            closeness[index] = scaled.astype(np.float32)
 
 
 def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -> Meaning:

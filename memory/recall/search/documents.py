@@ -60,8 +60,8 @@ def text_of(entry: LogEntry) -> str:
 
 def key_of(entry: LogEntry) -> str:
     """Return the key of a typed entry's record, or the key that was probably generated for it."""
-    said = entry.data or {}
-    return str(said.get("key") or key_of_entry(said["type"], entry.seq))
+    data = entry.data or {}
+    return str(data.get("key") or key_of_entry(data["type"], entry.seq))
 
 
 def class_mark(domain: str, name: str) -> str:
@@ -85,12 +85,12 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
     session = _session(entry, day)
     for start, end, text in passages_of(entry):
         own_terms, other_terms = terms_by_language(text)
-        found = Counter([*own_terms, *names, *terms_of_day(day)])
+        counts = Counter([*own_terms, *names, *terms_of_day(day)])
         yield Document(
             seq=entry.seq,
             corpus=NUMBERS[corpus],
             session=session,
-            terms={identity(term): count for term, count in found.items()},
+            terms={identity(term): count for term, count in counts.items()},
             marks=[identity(mark) for mark in {*marks, *other_terms}],
             start=start,
             end=end,
@@ -109,10 +109,10 @@ def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
     data = (entry.data or {}) if entry.kind == EntryKind.RECORD else {}
     about = [str(data[part]) for part in ("type", "domain") if part in data]
     for start, end in cut(text):
-        said = text[start:end]
+        content = text[start:end]
         if entry.kind == EntryKind.RECORD:
-            said = _NAME.sub(_taken_apart, " ".join([*about, said]))
-        yield start, end, said
+            content = _NAME.sub(_taken_apart, " ".join([*about, content]))
+        yield start, end, content
 
 
 def _marks_of(entry: LogEntry) -> Iterator[str]:

@@ -26,15 +26,15 @@ def read_passage(entry: LogEntry, passage: Passage) -> str:
     start, end = passage
     if entry.kind == EntryKind.RECORD or end <= MAX_TEXT_READ:
         return text_of(entry)[start:end]
-    said = LogEntry.objects.filter(pk=entry.pk).annotate(
+    rows = LogEntry.objects.filter(pk=entry.pk).annotate(
         passage=Substr("content", start + 1, end - start)
     )
     # The user may have been erased in the meantime.
-    return said.values_list("passage", flat=True).first() or ""
+    return rows.values_list("passage", flat=True).first() or ""
 
 
 def excerpt_of(
-    entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]
+    entry: LogEntry, passages: Sequence[Passage], query_terms: Sequence[str]
 ) -> tuple[str, bool]:
     """Return (text, is_cut): the text of an entry's passages, and whether the entry has more text.
 
@@ -48,7 +48,7 @@ def excerpt_of(
         else:
             parts.append((start, end))
     text = GAP.join(read_passage(entry, part) for part in parts)
-    given = best_part(text, asked, MAX_TEXT)
+    given = best_part(text, query_terms, MAX_TEXT)
     whole = len(parts) == 1 and parts[0][0] == 0 and len(text_of(entry)) <= parts[0][1]
     return given, given != text or not whole
 

@@ -114,17 +114,17 @@ class _Compiler:
         self._conditions = 0
         self._listed = 0
 
-    def object(self, given: Any, place: str, depth: int) -> _Sql:
+    def object(self, given: Any, path: str, depth: int) -> _Sql:
         if not isinstance(given, dict) or not given:
-            raise BadFilter(f"{place}: give an object with at least one key.")
+            raise BadFilter(f"{path}: give an object with at least one key.")
         if depth > MAX_DEPTH:
-            raise BadFilter(f"{place[:200]}: groups may be nested at most {MAX_DEPTH} levels deep.")
+            raise BadFilter(f"{path[:200]}: groups may be nested at most {MAX_DEPTH} levels deep.")
         return _joined(
-            " AND ", [self._key(key, value, place, depth) for key, value in given.items()]
+            " AND ", [self._key(key, value, path, depth) for key, value in given.items()]
         )
 
-    def _key(self, key: str, value: Any, place: str, depth: int) -> _Sql:
-        here = f"{place}.{key[:100]}"
+    def _key(self, key: str, value: Any, path: str, depth: int) -> _Sql:
+        here = f"{path}.{key[:100]}"
         if key in _GROUPS:
             if not isinstance(value, list) or not value:
                 raise BadFilter(f"{here}: give a list of at least one object.")

@@ -87,7 +87,7 @@ def find(
     )
     return Found(
         [_make_hit(one, rankings[one.corpus], terms, explain=explain) for one in chosen],
-        terms.asked,
+        terms.query_terms,
         {name.value: one.size for name, one in rankings.items()},
         describe_meaning(compared, rankings.values()),
         question,
@@ -98,7 +98,7 @@ def find(
 class _Terms:
     """The search terms, with their identities as words and as speakers' names."""
 
-    asked: Sequence[str]
+    query_terms: Sequence[str]
     identities: Sequence[int]
     weights: Mapping[int, float]
     names: Sequence[int]
@@ -107,13 +107,15 @@ class _Terms:
 def _read_terms(question: Question) -> _Terms:
     """Return a question's first distinct terms, up to the limit."""
     weights = question.weights()
-    asked = list(weights)[:MAX_TERMS]
+    query_terms = list(weights)[:MAX_TERMS]
     return _Terms(
-        asked,
-        identities=[identity(term) for term in asked],
-        weights={identity(term): weights[term] for term in asked},
+        query_terms,
+        identities=[identity(term) for term in query_terms],
+        weights={identity(term): weights[term] for term in query_terms},
         # A person named only in earlier turns does not count.
-        names=[identity(SPEAKER_PREFIX + term) for term in asked if weights[term] >= COMPLETED],
+        names=[
+            identity(SPEAKER_PREFIX + term) for term in query_terms if weights[term] >= COMPLETED
+        ],
     )
 
 
@@ -126,17 +128,19 @@ def _read_corpora(
 ) -> dict[CorpusName, Corpus]:
     """Read the wanted corpora from the user's index and compare them with the question."""
     described = (
-        records.classes_described(user, terms.asked, outline) if CorpusName.FACTS in wanted else {}
+        records.classes_described(user, terms.query_terms, outline)
+        if CorpusName.FACTS in wanted
+        else {}
     )
     all_terms = [*terms.identities, *terms.names, *described]
     live: dict[index.Range, Segment] = {}
-    found = (
+    corpora = (
         index.read(user, all_terms, compared.model, with_vectors=compared.is_on, live=live)
-        if terms.asked or compared.is_on
+        if terms.query_terms or compared.is_on
         else []
     )
-    closeness = compared.of_all(found) if compared.is_on else None
-    read = {name: corpus_of(found, NUMBERS[name], all_terms, closeness) for name in wanted}
+    closeness = compared.of_all(corpora) if compared.is_on else None
+    read = {name: corpus_of(corpora, NUMBERS[name], all_terms, closeness) for name in wanted}
     if archive := read.get(CorpusName.ARCHIVE):
         read[CorpusName.ARCHIVE] = replace(archive, is_conversation=True)
     if facts := read.get(CorpusName.FACTS):
@@ -178,23 +182,23 @@ def _choose_passages(
     """Choose passages in the given order, up to `top_k` entries or `words` words."""
     chosen: dict[tuple[CorpusName, int], _Chosen] = {}
     room, missed = words, 0
-    for name, place, entry, status in read:
-        known = chosen.get((name, entry.seq))
-        if known is None and len(chosen) == top_k:
+    for name, position, entry, status in read:
+        selected = chosen.get((name, entry.seq))
+        if selected is None and len(chosen) == top_k:
             break
-        if known is not None and len(known.places) == MAX_PASSAGES:
+        if selected is not None and len(selected.places) == MAX_PASSAGES:
             continue
         if room is not None:
-            size = number_of_words(read_passage(entry, rankings[name].passage(place)))
+            size = number_of_words(read_passage(entry, rankings[name].passage(position)))
             if size > room:
                 missed += 1
                 if missed == MAX_MISSED:
                     break
                 continue
             room, missed = room - size, 0
-        if known is None:
-            known = chosen[name, entry.seq] = _Chosen(name, entry, status, [])
-        known.places.append(place)
+        if selected is None:
+            selected = chosen[name, entry.seq] = _Chosen(name, entry, status, [])
+        selected.places.append(position)
         if room == 0:
             break
     return list(chosen.values())
@@ -203,8 +207,8 @@ def _choose_passages(
 def _make_hit(chosen: _Chosen, ranked: RankedCorpus, terms: _Terms, *, explain: bool) -> Hit:
     """Turn a chosen entry into a hit with the text of its passages."""
     best = chosen.places[0]
-    passages = [ranked.passage(place) for place in chosen.places]
-    text, is_cut = excerpt_of(chosen.entry, passages, terms.asked)
+    passages = [ranked.passage(position) for position in chosen.places]
+    text, is_cut = excerpt_of(chosen.entry, passages, terms.query_terms)
     return Hit(
         entry=chosen.entry,
         corpus=chosen.corpus,
@@ -215,23 +219,25 @@ def _make_hit(chosen: _Chosen, ranked: RankedCorpus, terms: _Terms, *, explain: 
         explanation=_explained(ranked, best, terms) if explain else None,
         status=chosen.status,
         passages=[
-            (float(ranked.ranking.scores[place]), passage)
-            for place, passage in zip(chosen.places, passages, strict=True)
+            (float(ranked.ranking.scores[position]), passage)
+            for position, passage in zip(chosen.places, passages, strict=True)
         ],
     )
 
 
-def _explained(ranked: RankedCorpus, place: int, terms: _Terms) -> Explanation:
+def _explained(ranked: RankedCorpus, position: int, terms: _Terms) -> Explanation:
     ranking = ranked.ranking
-    shares = zip(terms.asked, map(ranking.shares.get, terms.identities), strict=True)
+    shares = zip(terms.query_terms, map(ranking.shares.get, terms.identities), strict=True)
     return Explanation(
-        rank=ranked.rank_of(place),
+        rank=ranked.rank_of(position),
         of=ranked.size,
-        speaker_named=bool(ranking.spoken[place]),
+        speaker_named=bool(ranking.spoken[position]),
         terms=[
-            Term(term, round(float(share.heard[place]), 4), round(float(share.score[place]), 6))
+            Term(
+                term, round(float(share.heard[position]), 4), round(float(share.score[position]), 6)
+            )
             for term, share in shares
-            if share is not None and share.heard[place] > 0
+            if share is not None and share.heard[position] > 0
         ],
-        meaning=0.0 if ranking.meaning is None else round(float(ranking.meaning[place]), 6),
+        meaning=0.0 if ranking.meaning is None else round(float(ranking.meaning[position]), 6),
     )

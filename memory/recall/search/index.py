@@ -75,7 +75,7 @@ def read(
     """
     live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
-    cached = _cache.of(user.pk) if with_vectors else {}
+    cached = _cache.get(user.pk) if with_vectors else {}
     # A single statement sees a single snapshot, i.e. either all of a concurrent merge or none of
     # it.
     with connection.cursor() as cursor:
@@ -89,38 +89,38 @@ def read(
             read_vectors[segment] = bytes(data)
         else:
             blocks.setdefault((segment, first, last), []).append(bytes(data))
-    found: dict[Range, Segment] = {}
-    known: dict[int, Vectors | None] = {}
+    by_range: dict[Range, Segment] = {}
+    known_vectors: dict[int, Vectors | None] = {}
     for (segment, first, last), (documents, *postings) in blocks.items():
         try:
             decoded = segments.decode(documents, postings)
             if with_vectors:
-                known[segment] = _vectors(cached, segment, read_vectors, len(decoded.seqs))
+                known_vectors[segment] = _vectors(cached, segment, read_vectors, len(decoded.seqs))
         except ValueError as error:
             logger.error("search_segment_unreadable", segment=segment, error=str(error))
             continue
-        found[first, last] = replace(decoded, vectors=known.get(segment))
+        by_range[first, last] = replace(decoded, vectors=known_vectors.get(segment))
     if with_vectors:
-        _cache.keep(user.pk, known)
-    made_by = {one.vectors.model if one.vectors else "" for one in found.values()}
+        _cache.keep(user.pk, known_vectors)
+    made_by = {one.vectors.model if one.vectors else "" for one in by_range.values()}
     try:
         embedder = for_log(embedder, is_multilingual=any(map(is_multilingual, made_by)))
     except EmbeddingFailed as error:
         logger.error("search_without_vectors", user=user.pk, error=str(error))
         embedder = None
     is_behind = embedder is not None and bool(made_by - {embedder.name})
-    for missing in uncovered_ranges(list(found), None):
+    for missing in uncovered_ranges(list(by_range), None):
         if missing not in live:
             live[missing] = _live(user, missing, embedder)
-        found[missing] = live[missing]
-        is_behind |= _is_behind(found[missing])
+        by_range[missing] = live[missing]
+        is_behind |= _is_behind(by_range[missing])
     if is_behind:
         announcing.want(
             user.pk,
             user.workspace_id,
             is_multilingual=embedder is not None and is_multilingual(embedder.name),
         )
-    return [found[covered] for covered in sorted(found)]
+    return [by_range[covered] for covered in sorted(by_range)]
 
 
 def _is_behind(tail: Segment) -> bool:
@@ -133,10 +133,10 @@ def _vectors(
     cached: Mapping[int, Vectors | None], segment: int, read: Mapping[int, bytes], number: int
 ) -> Vectors | None:
     """Return a segment's vectors; raises ValueError if they don't match its documents."""
-    found = cached[segment] if segment in cached else vectors.decode(read.get(segment, b""))
-    if found is not None and len(found.values) != number:
-        raise ValueError(f"{len(found.values)} vectors for {number} documents")
-    return found
+    decoded = cached[segment] if segment in cached else vectors.decode(read.get(segment, b""))
+    if decoded is not None and len(decoded.values) != number:
+        raise ValueError(f"{len(decoded.values)} vectors for {number} documents")
+    return decoded
 
 
 class _Cache:
@@ -151,26 +151,26 @@ class _Cache:
         self._users: OrderedDict[int, Mapping[int, Vectors | None]] = OrderedDict()
         self._bytes = 0
 
-    def of(self, user_pk: int) -> Mapping[int, Vectors | None]:
+    def get(self, user_pk: int) -> Mapping[int, Vectors | None]:
         """Return a user's cached vectors, keyed by segment."""
         with self._lock:
             return self._users.get(user_pk, {})
 
-    def keep(self, user_pk: int, found: Mapping[int, Vectors | None]) -> None:
+    def keep(self, user_pk: int, by_segment: Mapping[int, Vectors | None]) -> None:
         """Replace a user's cached vectors."""
-        size = _size(found)
+        size = _size(by_segment)
         with self._lock:
             self._bytes -= _size(self._users.pop(user_pk, {}))
             if size:
-                self._users[user_pk] = found
+                self._users[user_pk] = by_segment
                 self._bytes += size
             while self._bytes > CACHED_BYTES:
                 _, gone = self._users.popitem(last=False)
                 self._bytes -= _size(gone)
 
 
-def _size(found: Mapping[int, Vectors | None]) -> int:
-    return sum(one.bytes for one in found.values() if one is not None)
+def _size(by_segment: Mapping[int, Vectors | None]) -> int:
+    return sum(one.bytes for one in by_segment.values() if one is not None)
 
 
 _cache = _Cache()
@@ -215,9 +215,9 @@ def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors
         first -= 1
         room -= len(documents[first].text)
     made = embedder.embed([one.text for one in documents[first:]])
-    found = np.zeros((len(documents), made.shape[1]), np.float32)
-    found[first:] = made
-    quantised = vectors.quantised(embedder.name, found)
+    padded = np.zeros((len(documents), made.shape[1]), np.float32)
+    padded[first:] = made
+    quantised = vectors.quantised(embedder.name, padded)
     quantised.factors[:first] = np.nan
     return quantised
 

@@ -166,14 +166,14 @@ def _kinds(index: SearchIndex) -> dict[int, _Kind]:
     with connection.cursor() as cursor:
         cursor.execute(_MODELS, [vectors.BEGINNING, index.user_id, VERSION])
         rows = cursor.fetchall()
-    found = {}
+    kinds = {}
     for segment, beginning, is_embedded in rows:
         try:
             model, dimensions = vectors.kind_of(bytes(beginning))
         except ValueError:
             model, dimensions = "", 0
-        found[segment] = _Kind(model, dimensions, segment if is_embedded else None)
-    return found
+        kinds[segment] = _Kind(model, dimensions, segment if is_embedded else None)
+    return kinds
 
 
 def _embedder(index: SearchIndex, *, has_lease: bool = False) -> Embedder | None:
@@ -187,8 +187,8 @@ def _user(index: SearchIndex) -> MemoryUser:
     return MemoryUser.objects.only("time_zone", "workspace_id").get(pk=index.user_id)
 
 
-def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
-    return rows[place - 1].last_seq + 1 == rows[place].first_seq
+def _follow(rows: Sequence[SearchSegment], index: int) -> bool:
+    return rows[index - 1].last_seq + 1 == rows[index].first_seq
 
 
 def _is_long(index: SearchIndex, tail: Range) -> bool:
@@ -268,9 +268,9 @@ def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vec
 
     Vectors that are from another model or can't be read are removed.
     """
-    found = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
+    blocks = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
     try:
-        made = [vectors.decode(bytes(data)) for data in found.values_list("data", flat=True)]
+        made = [vectors.decode(bytes(data)) for data in blocks.values_list("data", flat=True)]
     except ValueError:
         made = [None]
     if all(one is not None and one.model == model for one in made):
@@ -304,16 +304,16 @@ def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> 
         redacted_at=None,
         kind__in=CORPUS_OF,
     )
-    found = [
+    texts = [
         (entry.seq, text)
         for entry in entries.order_by("seq").only(*READ).iterator(chunk_size=200)
         for _, _, text in passages_of(entry)
     ]
     skipped = first - int(np.searchsorted(documents.seqs, wanted[0]))
-    found = found[skipped : skipped + len(wanted)]
-    if [seq for seq, _ in found] != wanted.tolist():
+    texts = texts[skipped : skipped + len(wanted)]
+    if [seq for seq, _ in texts] != wanted.tolist():
         raise ValueError(f"the log's passages differ from the segment's passages {first} to {last}")
-    return [text for _, text in found]
+    return [text for _, text in texts]
 
 
 def _stored(row: SearchSegment) -> Segment:

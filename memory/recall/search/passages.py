@@ -27,5 +27,5 @@ def cut(text: str) -> list[Passage]:
     number = max(1, min(len(words) // WORDS, MAX_PASSAGES))
     if number == 1:
         return [(0, len(text))]
-    bounds = [round(place * len(words) / number) for place in range(number + 1)]
+    bounds = [round(index * len(words) / number) for index in range(number + 1)]
     return [(words[first][0], words[last - 1][1]) for first, last in pairwise(bounds)]

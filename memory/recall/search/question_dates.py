@@ -53,9 +53,9 @@ def relative_dates_of(
     language = language_of(text)
     if language != "en" and (lexicon := lexicon_of(language)):
         text = restated(text, lexicon)
-    said = Said()
-    add_relative_dates(text, today, said)
-    periods = list(_periods(said))
+    moments = Said()
+    add_relative_dates(text, today, moments)
+    periods = list(_periods(moments))
     if not periods:
         return None
     terms: dict[str, None] = {}
@@ -67,9 +67,9 @@ def relative_dates_of(
 _Period = tuple[datetime.date, datetime.date]
 
 
-def _periods(said: Said) -> Iterator[_Period]:
+def _periods(moments: Said) -> Iterator[_Period]:
     """Yield the days, or the months and years if there are no days; adjoining ones are one."""
-    days = sorted(said.days)
+    days = sorted(moments.days)
     if days:
         first = days[0]
         for day, following in pairwise([*days, datetime.date.max]):
@@ -77,10 +77,10 @@ def _periods(said: Said) -> Iterator[_Period]:
                 yield first, day
                 first = following
         return
-    for year, month in said.months:
+    for year, month in moments.months:
         last = calendar.monthrange(year, month)[1]
         yield datetime.date(year, month, 1), datetime.date(year, month, last)
-    for year in said.years:
+    for year in moments.years:
         yield datetime.date(year, 1, 1), datetime.date(year, 12, 31)
 
 

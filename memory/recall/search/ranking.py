@@ -121,15 +121,15 @@ def rank(
 
     spoken = np.zeros(number, dtype=np.bool_)
     for name in names:
-        if found := corpus.postings.get(name):
-            spoken[found.places] = True
+        if postings := corpus.postings.get(name):
+            spoken[postings.places] = True
     factor = np.where(spoken | ~spoken.any(), 1.0, 1 / (1 + SPEAKER)) / most
 
     shares = {}
     scores = np.zeros(number)
     for term, weight in rarities.items():
-        if found := corpus.postings.get(term):
-            heard = _heard(found.places, found.counts, corpus.sessions)
+        if postings := corpus.postings.get(term):
+            heard = _heard(postings.places, postings.counts, corpus.sessions)
             score = factor * weight * heard * (SATURATION + 1) / (heard + damping)
             scores += score
             if explain:
@@ -222,8 +222,8 @@ def _earlier(seqs: NDArray[np.int64], scores: Floats) -> Places:
 
 def _rarity(corpus: Corpus, term: int) -> float:
     """Return a term's BM25 weight, which is highest for a term that doesn't occur at all."""
-    found = corpus.postings.get(term)
-    having = len(found.places) if found else 0
+    postings = corpus.postings.get(term)
+    having = len(postings.places) if postings else 0
     return math.log(1 + (len(corpus.seqs) - having + 0.5) / (having + 0.5))
 
 

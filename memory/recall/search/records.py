@@ -31,35 +31,35 @@ MAX_REFERRED = 5
 
 
 def classes_described(
-    user: MemoryUser, asked: Sequence[str], outline: Outline | None = None
+    user: MemoryUser, query_terms: Sequence[str], outline: Outline | None = None
 ) -> dict[int, set[int]]:
     """Map the mark of each class to the search terms in its description; omit classes without any.
 
     `outline` is the newest version's outline, which is read if it is not given.
     """
-    if user.head_id is None or not asked:
+    if user.head_id is None or not query_terms:
         return {}
     if outline is None:
         head = Checkpoint.objects.filter(pk=user.head_id).values_list("outline", flat=True)
         stored = head.first()  # None if the user has just been erased
         outline = Outline.from_json(stored) if stored else Outline()
-    found = {}
+    matching = {}
     for domain in outline.domains.values():
         names = defaultdict[str, list[str]](list)
         for holder in domain.holders.values():
             names[holder.class_name].append(spaced(holder.name))
         for class_name, named in names.items():
-            said = terms(" ".join([*named, domain.classes[class_name].doc]))
-            if shared := {*said} & {*asked}:
+            words = terms(" ".join([*named, domain.classes[class_name].doc]))
+            if shared := {*words} & {*query_terms}:
                 mark = identity(class_mark(domain.name, class_name))
-                found[mark] = {*map(identity, shared)}
-    return found
+                matching[mark] = {*map(identity, shared)}
+    return matching
 
 
 def with_context(
     user: MemoryUser,
     corpus: Corpus,
-    asked: Sequence[int],
+    query_terms: Sequence[int],
     described: Mapping[int, set[int]],
     live: dict[index.Range, Segment],
 ) -> Corpus:
@@ -70,12 +70,12 @@ def with_context(
     if user.head_id is None:
         return corpus
     more = defaultdict[int, list[Postings]](list)
-    for term, places in _referring(user, corpus, asked, live):
+    for term, places in _referring(user, corpus, query_terms, live):
         more[term].append(Postings(places, np.full(len(places), REFERRED)))
-    for mark, said in described.items():
-        if found := corpus.postings.get(mark):
-            for term in said:
-                more[term].append(found)
+    for mark, class_terms in described.items():
+        if posting := corpus.postings.get(mark):
+            for term in class_terms:
+                more[term].append(posting)
     postings = dict(corpus.postings)
     for term, added in more.items():
         postings[term] = _joined([*filter(None, [postings.get(term)]), *added])
@@ -85,16 +85,16 @@ def with_context(
 def _referring(
     user: MemoryUser,
     corpus: Corpus,
-    asked: Sequence[int],
+    query_terms: Sequence[int],
     live: dict[index.Range, Segment],
 ) -> Iterator[tuple[int, Places]]:
     """Yield each term in a record with the positions of records that refer to that record."""
-    said = {term: corpus.postings[term] for term in asked if term in corpus.postings}
+    postings = {term: corpus.postings[term] for term in query_terms if term in corpus.postings}
     weights = np.zeros(len(corpus.seqs))
-    for found in said.values():
-        weights[found.places] += 1 / len(found.places)
+    for posting in postings.values():
+        weights[posting.places] += 1 / len(posting.places)
     best = np.lexsort((corpus.seqs, weights))[-MAX_REFERRED:]
-    seqs = [int(corpus.seqs[place]) for place in best if weights[place]]
+    seqs = [int(corpus.seqs[position]) for position in best if weights[position]]
     entries = LogEntry.objects.filter(
         user=user, seq__in=seqs, kind=EntryKind.RECORD, redacted_at=None
     ).only("seq", "data")
@@ -109,7 +109,7 @@ def _referring(
             continue
         # This second read of the index may have found different entries than the first.
         places = np.flatnonzero(np.isin(corpus.seqs, others.seqs[having.places]))
-        for term, own in said.items():
+        for term, own in postings.items():
             if (corpus.seqs[own.places] == seq).any():
                 yield term, places
 

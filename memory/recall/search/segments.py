@@ -79,11 +79,11 @@ def build(documents: Sequence[Document]) -> Segment:
     terms: list[int] = []
     places: list[int] = []
     counts: list[int] = []
-    for place, document in enumerate(documents):
-        found = {**document.terms, **dict.fromkeys(document.marks, 1)}
-        terms.extend(found)
-        places.extend([place] * len(found))
-        counts.extend(min(count, _COUNT_MOST) for count in found.values())
+    for index, document in enumerate(documents):
+        counted = {**document.terms, **dict.fromkeys(document.marks, 1)}
+        terms.extend(counted)
+        places.extend([index] * len(counted))
+        counts.extend(min(count, _COUNT_MOST) for count in counted.values())
     return _sorted(
         (
             np.array([one.seq for one in documents], np.int64),
@@ -276,8 +276,8 @@ def _ranges(starts: NDArray[np.int64], amounts: NDArray[Any]) -> NDArray[np.int6
     amounts = amounts.astype(np.int64)
     before = np.cumsum(amounts) - amounts
     firsts = np.repeat(starts.astype(np.int64) - before, amounts)
-    found: NDArray[np.int64] = np.arange(len(firsts)) + firsts
-    return found
+    positions: NDArray[np.int64] = np.arange(len(firsts)) + firsts
+    return positions
 
 
 def _pack(arrays: Sequence[NDArray[Any]], first: int, second: int) -> bytes:
@@ -296,9 +296,9 @@ def _unpack(block: bytes) -> tuple[int, int, bytes]:
 
 
 def _arrays(data: bytes, kinds: Sequence[tuple[str, int]]) -> list[NDArray[Any]]:
-    found = []
+    arrays = []
     start = 0
     for kind, number in kinds:
-        found.append(np.frombuffer(data, kind, number, start))
+        arrays.append(np.frombuffer(data, kind, number, start))
         start += number * np.dtype(kind).itemsize
-    return found
+    return arrays

@@ -90,7 +90,7 @@ class EntryStatus:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """A record, the file that contains or contained it, and the version that retired it, if any.
 
     A singleton's key is empty, because its entries need not name it.
@@ -124,7 +124,7 @@ class Statuses:
         self._user, self._then = user, then
         self._up_to = then.seq if then else None
 
-    def of(self, entries: Iterable[LogEntry]) -> dict[int, EntryStatus]:
+    def compute(self, entries: Iterable[LogEntry]) -> dict[int, EntryStatus]:
         """Return the statuses of these entries by their numbers, leaving out those without one.
 
         None of them may be redacted.
@@ -135,18 +135,18 @@ class Statuses:
         return {**self._of_statements(statements), **self._of_records(records)}
 
     def _of_statements(self, entries: Sequence[LogEntry]) -> dict[int, EntryStatus]:
-        told = {entry.seq: entry_log.told_by(entry) for entry in entries}
+        origins = {entry.seq: entry_log.told_by(entry) for entry in entries}
         newest = (
-            entry_log.corrections(self._user, {*told.values()}, self._up_to, narrow=True)
-            if told
+            entry_log.corrections(self._user, {*origins.values()}, self._up_to, narrow=True)
+            if origins
             else {}
         )
-        found = {}
-        for seq, about in told.items():
+        statuses = {}
+        for seq, about in origins.items():
             by = newest[about].seq if about in newest else seq
             status = Status.CURRENT if by == seq else Status.REPLACED
-            found[seq] = EntryStatus(status, about, by if by != seq else None)
-        return found
+            statuses[seq] = EntryStatus(status, about, by if by != seq else None)
+        return statuses
 
     # -- Records ----------------------------------------------------------------------------------
 
@@ -166,117 +166,121 @@ class Statuses:
         if not entries or self._user.head_id is None:
             return {}
         try:
-            places, sources = self._read_sources(entries)
+            locations, sources = self._read_sources(entries)
         except (CannotBeTold, checkpoints.Redacted):  # or a redaction is in progress
             return {}
         cited = [
             entry
             for entry in entries
-            if (place := places.get(entry.seq)) and entry.seq in sources.get(place, ())
+            if (location := locations.get(entry.seq)) and entry.seq in sources.get(location, ())
         ]
-        found = self._of_cited(cited, places, sources)
-        covered = self._covered(places.keys() - found.keys())
-        retirements = self._read_retirements({places[seq] for seq in covered} - sources.keys())
+        statuses = self._of_cited(cited, locations, sources)
+        covered = self._covered(locations.keys() - statuses.keys())
+        retirements = self._read_retirements({locations[seq] for seq in covered} - sources.keys())
         for entry in entries:
             if entry.seq in covered:
-                place = places[entry.seq]
-                found[entry.seq] = _of_uncited(entry, place, sources.get(place), retirements)
-        return found
+                location = locations[entry.seq]
+                statuses[entry.seq] = _of_uncited(
+                    entry, location, sources.get(location), retirements
+                )
+        return statuses
 
     def _read_sources(
         self, entries: Sequence[LogEntry]
-    ) -> tuple[dict[int, _Place], dict[_Place, tuple[int, ...]]]:
+    ) -> tuple[dict[int, _Location], dict[_Location, tuple[int, ...]]]:
         """Return the places of these entries' records, and the sources of those in the state.
 
         The places are keyed by the entries' numbers. An entry that never made or changed a record
         may have none.
         """
-        known, files = self._read_locations({key_of(entry) for entry in entries})
-        chosen = {entry.seq: self._choose_place(entry, known) for entry in entries}
-        places = {seq: place for seq, place in chosen.items() if place is not None}
-        paths = {place: self._paths(place) for place in {*places.values()}}
+        by_key, files = self._read_locations({key_of(entry) for entry in entries})
+        chosen = {entry.seq: self._choose_location(entry, by_key) for entry in entries}
+        locations = {seq: location for seq, location in chosen.items() if location is not None}
+        paths = {location: self._paths(location) for location in {*locations.values()}}
         if missing := {*sum(paths.values(), ())} - files.keys():
             files |= checkpoints.read_files(self._state, missing)
         sources = {}
-        for place, candidates in paths.items():
-            record = place.record
+        for location, candidates in paths.items():
+            record = location.record
             for path in candidates:
                 cited = find_sources(files.get(path, ""), record.collection, record.key or None)
                 if cited is not None:
-                    sources[place] = tuple(seq for seq in cited if seq <= (self._up_to or seq))
-        return places, sources
+                    sources[location] = tuple(seq for seq in cited if seq <= (self._up_to or seq))
+        return locations, sources
 
     def _read_locations(
         self, keys: Collection[str]
-    ) -> tuple[dict[tuple[str, str], list[_Place]], dict[str, str]]:
+    ) -> tuple[dict[tuple[str, str], list[_Location]], dict[str, str]]:
         """Return the places of records by domain and key, and the newest version's files there."""
-        known = defaultdict[tuple[str, str], list[_Place]](list)
+        by_key = defaultdict[tuple[str, str], list[_Location]](list)
         files: dict[str, str] = {}
         head = self._user.head_id if self._then is None else None
         with connection.cursor() as cursor:
             cursor.execute(_LOCATIONS, {"user": self._user.pk, "keys": list(keys), "head": head})
             for domain, collection, key, path, retired, hash_, content in cursor.fetchall():
                 record = RecordId(domain, collection, key)
-                known[domain, key].append(_Place(record, path, retired))
+                by_key[domain, key].append(_Location(record, path, retired))
                 if hash_ is not None and content is None:
                     raise checkpoints.Redacted(path)
                 if path and head is not None:
                     files[path] = content or files.get(path, "")
-        return known, files
+        return by_key, files
 
-    def _choose_place(
-        self, entry: LogEntry, known: Mapping[tuple[str, str], Sequence[_Place]]
-    ) -> _Place | None:
-        said = entry.data or {}
-        name, class_name = said.get("domain", DEFAULT_DOMAIN), said.get("type")
-        places = [
-            place
-            for place in known.get((name, key_of(entry)), ())
-            if said.get("collection") in (None, place.record.collection)
+    def _choose_location(
+        self, entry: LogEntry, by_key: Mapping[tuple[str, str], Sequence[_Location]]
+    ) -> _Location | None:
+        data = entry.data or {}
+        name, class_name = data.get("domain", DEFAULT_DOMAIN), data.get("type")
+        locations = [
+            location
+            for location in by_key.get((name, key_of(entry)), ())
+            if data.get("collection") in (None, location.record.collection)
         ]
-        if len(places) == 1:
-            return places[0]
+        if len(locations) == 1:
+            return locations[0]
         domain = self._outline.domains.get(name)
-        for place in places:
-            holder = domain.holders.get(place.record.collection) if domain else None
+        for location in locations:
+            holder = domain.holders.get(location.record.collection) if domain else None
             if holder is None or holder.class_name == class_name:
-                return place
-        if domain and said.get("key") is None:
+                return location
+        if domain and data.get("key") is None:
             for singleton in domain.singletons.values():
                 if singleton.class_name == class_name:
-                    return _Place(RecordId(name, singleton.name, ""), domain.state_path)
+                    return _Location(RecordId(name, singleton.name, ""), domain.state_path)
         return None
 
-    def _paths(self, place: _Place) -> tuple[str, ...]:
+    def _paths(self, location: _Location) -> tuple[str, ...]:
         """Return the files that may contain a record; one that no version contains has no path."""
-        if place.path:
-            return (place.path,)
-        domain = self._outline.domains.get(place.record.domain)
-        collection = domain.collections.get(place.record.collection) if domain else None
+        if location.path:
+            return (location.path,)
+        domain = self._outline.domains.get(location.record.domain)
+        collection = domain.collections.get(location.record.collection) if domain else None
         return tuple(shard.path for shard in collection.shards) if collection else ()
 
     def _of_cited(
         self,
         entries: Sequence[LogEntry],
-        places: Mapping[int, _Place],
-        sources: Mapping[_Place, Sequence[int]],
+        locations: Mapping[int, _Location],
+        sources: Mapping[_Location, Sequence[int]],
     ) -> dict[int, EntryStatus]:
         """Return the statuses of entries that are among their records' sources."""
         several = {
-            place: sources[place] for one in entries if len(sources[place := places[one.seq]]) > 1
+            location: sources[location]
+            for one in entries
+            if len(sources[location := locations[one.seq]]) > 1
         }
         setters = self._read_setters(several)
-        found = {}
+        statuses = {}
         for entry in entries:
-            place = places[entry.seq]
-            by = _replaced_by(entry, setters.get(place, {}))
+            location = locations[entry.seq]
+            by = _replaced_by(entry, setters.get(location, {}))
             status = Status.CURRENT if by is None else Status.REPLACED
-            found[entry.seq] = EntryStatus(status, place.record, by)
-        return found
+            statuses[entry.seq] = EntryStatus(status, location.record, by)
+        return statuses
 
     def _read_setters(
-        self, sources: Mapping[_Place, Sequence[int]]
-    ) -> dict[_Place, dict[str, _Setter]]:
+        self, sources: Mapping[_Location, Sequence[int]]
+    ) -> dict[_Location, dict[str, _Setter]]:
         """Return the entry that last set each field of these records."""
         seqs = {seq for of_record in sources.values() for seq in of_record[-MAX_SOURCES:]}
         if not seqs:
@@ -285,26 +289,26 @@ class Statuses:
             "occurred_at", "seq"
         )
         entries = list(read.only("user_id", "seq", "kind", "occurred_at", "data"))
-        found = {}
-        for place, of_record in sources.items():
+        all_setters = {}
+        for location, of_record in sources.items():
             wanted = {*of_record}
-            own = [one for one in entries if one.seq in wanted and _is_about(one, place.record)]
+            own = [one for one in entries if one.seq in wanted and _is_about(one, location.record)]
             setters = {
                 name: _Setter(rank, entry.seq, canonical_json(value))
                 for rank, entry in enumerate(own)
                 for name, value in _fields_of(entry).items()
             }
             if own and len(own) < len(wanted):
-                setters |= self._edited(place, (own[0].data or {})["type"], own, of_record)
-            found[place] = setters
-        return found
+                setters |= self._edited(location, (own[0].data or {})["type"], own, of_record)
+            all_setters[location] = setters
+        return all_setters
 
     def _edited(
-        self, place: _Place, class_name: str, own: Sequence[LogEntry], sources: Sequence[int]
+        self, location: _Location, class_name: str, own: Sequence[LogEntry], sources: Sequence[int]
     ) -> dict[str, _Setter]:
         """Return the fields that an edit by a model or a person was the last to set."""
         compiled = {entry.seq for entry in own}
-        edits = provenance.last_edits(self._user, place.record, class_name, sources)
+        edits = provenance.last_edits(self._user, location.record, class_name, sources)
         return {
             name: _Setter(len(own), max(seqs))
             for name, seqs in edits.items()
@@ -323,28 +327,32 @@ class Statuses:
             outcomes = outcomes.filter(by_then)
         return set(outcomes.values_list("seq", flat=True))
 
-    def _read_retirements(self, places: Collection[_Place]) -> dict[_Place, int]:
+    def _read_retirements(self, locations: Collection[_Location]) -> dict[_Location, int]:
         """Return the entries by which these records were retired."""
-        by_record = {place.record: place for place in places}
-        versions = {place.retired_version for place in places if place.retired_version is not None}
+        by_record = {location.record: location for location in locations}
+        versions = {
+            location.retired_version
+            for location in locations
+            if location.retired_version is not None
+        }
         if not versions:
             return {}
         made = Checkpoint.objects.filter(user=self._user, version__in=versions)
-        found = {}
+        retirements = {}
         for edit in (one for edits in made.values_list("edits", flat=True) for one in edits):
             if edit["op"] == Retire.op and not edit.get("redacted"):
                 record = RecordId(edit["domain"], edit["collection"], edit["key"])
                 if record in by_record:
-                    found[by_record[record]] = max(edit["sources"])
-        return found
+                    retirements[by_record[record]] = max(edit["sources"])
+        return retirements
 
 
 def _is_about(entry: LogEntry, record: RecordId) -> bool:
     """Return whether a source of a record is a typed entry about this very record."""
-    said = entry.data or {}
+    data = entry.data or {}
     return (
         entry.kind == EntryKind.RECORD
-        and said.get("domain", DEFAULT_DOMAIN) == record.domain
+        and data.get("domain", DEFAULT_DOMAIN) == record.domain
         and record.key in ("", key_of(entry))
     )
 
@@ -367,9 +375,9 @@ def _replaced_by(entry: LogEntry, setters: Mapping[str, _Setter]) -> int | None:
 
 def _of_uncited(
     entry: LogEntry,
-    place: _Place,
+    location: _Location,
     sources: Sequence[int] | None,
-    retirements: Mapping[_Place, int],
+    retirements: Mapping[_Location, int],
 ) -> EntryStatus:
     """Return the status of an entry that is not among its record's sources.
 
@@ -377,10 +385,10 @@ def _of_uncited(
     belongs to what was retired, and the record came back.
     """
     if sources is not None:
-        return EntryStatus(Status.REPLACED, place.record, max(sources, default=None))
-    by = retirements.get(place)
+        return EntryStatus(Status.REPLACED, location.record, max(sources, default=None))
+    by = retirements.get(location)
     if not (entry.data or {}).get("retired"):
-        return EntryStatus(Status.RETIRED, place.record, by)
+        return EntryStatus(Status.RETIRED, location.record, by)
     if by in (None, entry.seq):
-        return EntryStatus(Status.CURRENT, place.record)
-    return EntryStatus(Status.REPLACED, place.record, by)
+        return EntryStatus(Status.CURRENT, location.record)
+    return EntryStatus(Status.REPLACED, location.record, by)

@@ -44,11 +44,11 @@ class Vectors:
 
     def closeness(self, question: Floats) -> Floats:
         """Return each vector's cosine similarity to a question's vector."""
-        found = np.empty(len(self.values), np.float32)
-        for start in range(0, len(found), _ROWS):
+        products = np.empty(len(self.values), np.float32)
+        for start in range(0, len(products), _ROWS):
             rows = slice(start, start + _ROWS)
-            found[rows] = self.values[rows].astype(np.float32) @ question
-        closeness: Floats = found * self.factors
+            products[rows] = self.values[rows].astype(np.float32) @ question
+        closeness: Floats = products * self.factors
         return closeness
 
 
@@ -62,20 +62,22 @@ def quantised(model: str, vectors: Floats) -> Vectors:
 
 def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
     """Combine segments' vectors; return None if any vectors are missing or their models differ."""
-    found = [part for part in parts if part is not None]
+    present = [part for part in parts if part is not None]
     # If all of a segment's texts are blank, their vectors have no dimensions.
-    filled = [part for part in found if len(part.values) and part.dimensions] or found[:1]
+    filled = [part for part in present if len(part.values) and part.dimensions] or present[:1]
     kinds = {(part.model, part.dimensions) for part in filled}
-    if not found or len(found) < len(parts) or len(kinds) > 1:
+    if not present or len(present) < len(parts) or len(kinds) > 1:
         return None
     ((model, dimensions),) = kinds
     values = [
         part.values
         if part.dimensions == dimensions
         else np.zeros((len(part.values), dimensions), np.int8)
-        for part in found
+        for part in present
     ]
-    return Vectors(model, np.concatenate(values), np.concatenate([part.factors for part in found]))
+    return Vectors(
+        model, np.concatenate(values), np.concatenate([part.factors for part in present])
+    )
 
 
 def encode(vectors: Vectors | None) -> bytes:

@@ -105,15 +105,15 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
     if len(text) <= length:
         return text
     places = [
-        place
-        for place, piece in _pieces(text)
+        position
+        for position, piece in _pieces(text)
         if any(_term(word) in wanted for word in _words(piece))
     ]
     best, most = 0, 0
-    for index, place in enumerate(places):
-        within = bisect_left(places, place + length) - index
+    for index, position in enumerate(places):
+        within = bisect_left(places, position + length) - index
         if within > most:
-            best, most = place, within
+            best, most = position, within
     start = min(best, len(text) - length)
     return text[start : start + length]
 
@@ -181,5 +181,5 @@ def _named(day: str) -> list[str]:
 def _term(word: str, language: str = "en") -> str:
     if ordinal := _ORDINAL.fullmatch(word):
         return ordinal[1]
-    found = stem(word, language)
-    return found if language == "en" else _bare(found)
+    stemmed = stem(word, language)
+    return stemmed if language == "en" else _bare(stemmed)

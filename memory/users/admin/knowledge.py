@@ -45,10 +45,10 @@ def known_domains(
     }
     small = [domain for domain in domains if sizes[domain.name] <= MAX_READ]
     try:
-        found = records_in(state, [path for domain in small for path in domain.state_paths()])
+        located = records_in(state, [path for domain in small for path in domain.state_paths()])
     except (checkpoints.Redacted, ProjectError):
         return []
-    records = {record: value for record, (_, value) in found.items()}
+    records = {record: value for record, (_, value) in located.items()}
     shown = {(one.name, name): rows for one in small for name, rows in _newest(one, records)}
     links = _Links(request, user, [record for rows in shown.values() for record in rows], records)
     return [

@@ -35,31 +35,33 @@ def show_merges(user: MemoryUser) -> SafeString | str:
     if user.merged_into_id is None and not getattr(user, "has_merged", True):
         return NOTHING
     either = Merge.objects.filter(Q(merged=user) | Q(user=user)).order_by("pk")
-    told: list[SafeString] = []
+    rows: list[SafeString] = []
     for row in either.select_related("user", "merged"):
         if row.merged_id == user.pk:
             into = "{} into {}: writes and queries for this user are rejected."
-            told.append(format_html(into, link(row, "Merged"), link(row.user)))
+            rows.append(format_html(into, link(row, "Merged"), link(row.user)))
         if row.user_id == user.pk:
             was = "{} was {} into this user."
-            told.append(format_html(was, link(row.merged), link(row, "merged")))
-    return lines(told)
+            rows.append(format_html(was, link(row.merged), link(row, "merged")))
+    return lines(rows)
 
 
 def show_model_work(user: MemoryUser) -> SafeString:
     """Show whether the language model is working on the user's entries and, if not, why."""
     of_model = next(lane for lane in timeline.lanes_of(user) if lane.name == LaneName.STRUCTURE)
-    found = lane_status.of_user(user, of_model, pause_of)
-    told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
-    if found.until is not None:
-        until = date_format(localtime(found.until), "DATETIME_FORMAT")
-        again = found.state == lane_status.LaneState.STOPPED
-        told.append(f"will be retried at {until}" if again else f"work will begin at {until}")
+    status = lane_status.of_user(user, of_model, pause_of)
+    parts = [f"{counted(status.waiting, 'entry')} waiting"] if status.waiting else []
+    if status.until is not None:
+        until = date_format(localtime(status.until), "DATETIME_FORMAT")
+        again = status.state == lane_status.LaneState.STOPPED
+        parts.append(f"will be retried at {until}" if again else f"work will begin at {until}")
     return format_html(
         "{} {}{}",
-        badge(found.state),
-        "; ".join(told),
-        format_html("<div>{}</div>", inline(shortened(found.reason, 500))) if found.reason else "",
+        badge(status.state),
+        "; ".join(parts),
+        format_html("<div>{}</div>", inline(shortened(status.reason, 500)))
+        if status.reason
+        else "",
     )
 
 
@@ -101,13 +103,13 @@ def show_forecast(user: MemoryUser) -> SafeString | str:
     if forecast is None:
         return "no forecast yet"
     events = events_of(user)
-    told = [event(one, alerts_of(user)) for one in events[:FORESEEN]]
-    more = len(events) - len(told)
+    rows = [event(one, alerts_of(user)) for one in events[:FORESEEN]]
+    more = len(events) - len(rows)
     assert forecast.known_until is not None
     end = date_format(localtime(forecast.known_until), "DATE_FORMAT")
     last = f"{counted(more, 'more event')} until {end}" if more else f"nothing more until {end}"
     without = unforeseen(forecast)
     if without:
         last += f", except for {counted(len(without), 'constraint')} without a complete forecast:"
-    of = [] if forecast.checkpoint_id == user.head_id else [of_version(forecast)]
-    return lines([*of, *told, inline(last), *without])
+    header = [] if forecast.checkpoint_id == user.head_id else [of_version(forecast)]
+    return lines([*header, *rows, inline(last), *without])

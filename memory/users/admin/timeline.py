@@ -80,12 +80,12 @@ class ShownEvent:
     day: datetime.date | None  # the day it occurred, in the user's time zone; None if close to `at`
 
 
-def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEvent]:
+def show_events(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEvent]:
     """Return timeline events ready for display, each with a link to the event's page."""
     zone = ZoneInfo(user.time_zone)
     return [
         ShownEvent(
-            one.place.at, badge_of(one.kind), _what(one.row), one.kind.name, _day_of(one.row, zone)
+            one.cursor.at, badge_of(one.kind), _what(one.row), one.kind.name, _day_of(one.row, zone)
         )
         for one in moments
     ]
@@ -146,11 +146,11 @@ def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
     Raises BadPlace if the URL contains an invalid date or position.
     """
     visible = rows_by_kind(request)
-    asked = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
-    kinds = asked or [KINDS[name] for name in visible]
+    chosen = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
+    kinds = chosen or [KINDS[name] for name in visible]
     zone = timezone.get_default_timezone()
     day = request.GET.get("date", "")
-    before, after = (_place(request.GET.get(name, "")) for name in ("before", "after"))
+    before, after = (_read_cursor(request.GET.get(name, "")) for name in ("before", "after"))
     if day and not (before or after):
         try:
             date = parse_date(day)
@@ -159,7 +159,7 @@ def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
         if date is None:
             raise BadPlace(day)
         before = timeline.end_of(date, zone)
-    found = timeline.page(
+    page = timeline.page(
         user, {kind.name: visible[kind.name] for kind in kinds}, before=before, after=after
     )
     names = [kind.name for kind in kinds]
@@ -167,23 +167,23 @@ def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
     return {
         "kinds": [(KINDS[name], KINDS[name] in kinds) for name in visible],
         "date": day,
-        "moments": told(user, found.moments),
+        "moments": show_events(user, page.moments),
         "newest": _address(only),
-        "newer": _address(only, after=found.newer) if found.newer else "",
-        "older": _address(only, before=found.older) if found.older else "",
+        "newer": _address(only, after=page.newer) if page.newer else "",
+        "older": _address(only, before=page.older) if page.older else "",
         "is_elsewhere": bool(before or after),
     }
 
 
-def _place(text: str) -> Cursor | None:
+def _read_cursor(text: str) -> Cursor | None:
     return timeline.place_of(text) if text else None
 
 
 def _address(kinds: Sequence[str], **places: Cursor) -> str:
     query = QueryDict(mutable=True)
     query.setlist("kind", list(kinds))
-    for name, place in places.items():
-        query[name] = str(place)
+    for name, cursor in places.items():
+        query[name] = str(cursor)
     return f"?{query.urlencode()}"
 
 
@@ -216,7 +216,7 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
         "coverage": coverage(user) if counted else None,
         "cost": cost(user) if may_see(request, LlmCall) else None,
         "day": days.present(request, user),
-        "moments": told(user, latest.moments),
+        "moments": show_events(user, latest.moments),
         "has_more": latest.older is not None,
         "sees_line": bool(visible),
     }
@@ -289,9 +289,9 @@ def spent_on(user: MemoryUser) -> Sequence[SpendingRow]:
             f"{when}_out": Sum("output_tokens", filter=only, default=0),
             f"{when}_cost": Sum("cost", filter=only, default=Decimal(0)),
         }
-    found = LlmCall.objects.filter(user=user).order_by().aggregate(**sums)
+    totals = LlmCall.objects.filter(user=user).order_by().aggregate(**sums)
     return [
-        SpendingRow(*(found[f"{when}_{what}"] for what in ("calls", "in", "out", "cost")))
+        SpendingRow(*(totals[f"{when}_{what}"] for what in ("calls", "in", "out", "cost")))
         for when in ("late", "all")
     ]
 
@@ -312,10 +312,10 @@ def progress_of(
     """
     if not may_see(request, Lane):
         return None
-    found = progress.of_user(user, lanes_of(user), pending)
+    status = progress.of_user(user, lanes_of(user), pending)
     return {
-        "text": found.in_words(now).capitalize() + ".",
-        "working": found.is_working,
+        "text": status.in_words(now).capitalize() + ".",
+        "working": status.is_working,
         "url": reverse("admin:memory_memoryuser_progress", args=[user.pk]),
     }
 
@@ -343,6 +343,6 @@ def failures_of(request: HttpRequest, user: MemoryUser) -> Sequence[SafeString]:
 
 def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:
     """Return a JSON description of the user's work in progress, for the polling script."""
-    found = progress_of(request, user, timezone.now())
-    assert found is not None
-    return JsonResponse({"text": found["text"], "working": found["working"]})
+    status = progress_of(request, user, timezone.now())
+    assert status is not None
+    return JsonResponse({"text": status["text"], "working": status["working"]})

@@ -126,8 +126,8 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         except (rollback.NothingToRestore, Redacted, past_states.BeingRedacted) as error:
             messages.error(request, f"Nothing was done: {error}")
             return None
-        told = f"Version {restored.version} has the content of version {checkpoint.version}."
-        messages.success(request, told)
+        message = f"Version {restored.version} has the content of version {checkpoint.version}."
+        messages.success(request, message)
         return None
 
     @plain_column("version", "version")
@@ -241,7 +241,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         return show_project(request, checkpoint, self.admin_site.each_context(request))
 
 
-def _place(record: RecordId) -> SafeString:
+def _show_record(record: RecordId) -> SafeString:
     return format_html(
         "{} in {}", inline(record.key), inline(f"{record.domain}.{record.collection}")
     )
@@ -263,7 +263,7 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
         verb="Roll back to this version",
         person=link(checkpoint.user),
         newest=checkpoint.user.head,
-        records=first_lines([content(_place(one)) for one in left_out.records], MAX_LEFT_OUT),
+        records=first_lines([content(_show_record(one)) for one in left_out.records], MAX_LEFT_OUT),
         alerts=first_lines(list(map(_link_to_alert, left_out.alerts)), MAX_LEFT_OUT),
         may_resolve=first_lines(list(map(_link_to_alert, left_out.may_resolve)), MAX_LEFT_OUT),
         entries=links_to_entries(checkpoint.user, left_out.entries),

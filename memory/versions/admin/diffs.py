@@ -119,13 +119,13 @@ def _cells(
     return _cell(left, old, "gone"), _cell(right, new, "come")
 
 
-def _cell(place: int | None, told: Sequence[SafeString], kind: str) -> SafeString:
-    if place is None:
+def _cell(index: int | None, rows: Sequence[SafeString], kind: str) -> SafeString:
+    if index is None:
         return SafeString('<td class="number"></td><td class="none"></td>')
     tag = SafeString({"gone": "del", "come": "ins"}.get(kind, "span"))  # nosec B703 # our own
     return format_html(
         '<td class="number">{}</td><td class="{}"><{}>{}</{}></td>',
-        *(place + 1, kind, tag, told[place], tag),
+        *(index + 1, kind, tag, rows[index], tag),
     )
 
 
@@ -169,10 +169,10 @@ def show_files(before: Checkpoint | None, after: Checkpoint) -> SafeString | str
         elif not any(taken[path]):
             continue  # a package's empty __init__.py
         else:
-            told = side_by_side(
+            comparison = side_by_side(
                 *(contents.get(tree.get(path, ""), "") or "" for tree in (old, new))
             )
-            rows.append(folded(title, told, unfold=len(paths) <= 3))
+            rows.append(folded(title, comparison, unfold=len(paths) <= 3))
     return lines(rows)
 
 
@@ -200,13 +200,13 @@ def show_records(before: AnyState | None, after: AnyState) -> SafeString | str:
     if sum(found_sizes) > MAX_COMPARED:
         return "The files are too large to compare here. See the edits below."
     try:
-        found = differences.difference(before, after)
+        diff = differences.difference(before, after)
     except Redacted:
         return REDACTED
     changes = [
-        *(("new", "added", one) for one in found.added),
-        *(("changed", "changed", one) for one in found.changed),
-        *(("plain", "retired", one) for one in found.retired),
+        *(("new", "added", one) for one in diff.added),
+        *(("changed", "changed", one) for one in diff.changed),
+        *(("plain", "retired", one) for one in diff.retired),
     ]
     shown = changes[:MAX_RECORDS]
     pages = entry_pages(after.user, {seq for *_, change in shown for seq in change.entries[:10]})
@@ -239,12 +239,12 @@ def _entry(seq: int, pages: Mapping[int, str]) -> SafeString | str:
 def _fields(change: RecordChange) -> SafeString | str:
     was: Mapping[str, Any] = (change.before or {"fields": {}})["fields"]
     now: Mapping[str, Any] = (change.after or {"fields": {}})["fields"]
-    told = [
+    rows = [
         _sentence(name, was.get(name), now.get(name), is_new=change.before is None)
         for name in {**was, **now}
         if was.get(name) != now.get(name)
     ]
-    shown = format_html_join("; ", "{}", ((one,) for one in told))
+    shown = format_html_join("; ", "{}", ((one,) for one in rows))
     return format_html(": {}.", shown) if shown else "."
 
 

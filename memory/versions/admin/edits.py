@@ -29,8 +29,8 @@ def edit_title(edit: Mapping[str, Any]) -> SafeString:
     elif "class_name" in edit:
         subject = inline(f"{edit['class_name']}.{edit.get('name', '')}".rstrip("."))
     else:
-        said = (edit.get(name) for name in ("name", "text", "about", "reason"))
-        subject = inline(str(next(filter(None, said), "")))
+        candidates = (edit.get(name) for name in ("name", "text", "about", "reason"))
+        subject = inline(str(next(filter(None, candidates), "")))
     domain = format_html(" in {}", inline(edit["domain"])) if edit.get("domain") else ""
     seqs = ", ".join(f"#{seq}" for seq in edit.get("sources") or ())
     return format_html("{} {}{}{}", words, subject, domain, f" (from {seqs})" if seqs else "")

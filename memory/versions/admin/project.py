@@ -43,7 +43,7 @@ def show_project(
     if chosen := request.GET.get("version"):
         return _other(request, checkpoint, chosen, path)
     user = checkpoint.user
-    told = {
+    page_context = {
         **context,
         "title": f"Project of {visible(user.user_id)}",
         "subtitle": f"v{checkpoint.version}",
@@ -54,8 +54,10 @@ def show_project(
         "path": visible(path),
     }
     if user.redacting_since is not None:
-        told["problem"] = "A redaction of this user's memory is in progress. Try again in a moment."
-        return TemplateResponse(request, "admin/memory/project.html", told)
+        page_context["problem"] = (
+            "A redaction of this user's memory is in progress. Try again in a moment."
+        )
+        return TemplateResponse(request, "admin/memory/project.html", page_context)
     before = checkpoint.parent.tree if checkpoint.parent else {}
     sizes = dict(
         Blob.objects.filter(user=user, hash__in=set(checkpoint.tree.values()))
@@ -64,22 +66,22 @@ def show_project(
     )
     if not path and checkpoint.tree:
         path = "manifest.py" if "manifest.py" in checkpoint.tree else min(checkpoint.tree)
-    told |= {
+    page_context |= {
         "path": visible(path),
         "tree": _tree(checkpoint, before, sizes, path),
         **_versions(checkpoint, path),
         **_file(checkpoint, path, sizes),
     }
-    return TemplateResponse(request, "admin/memory/project.html", told)
+    return TemplateResponse(request, "admin/memory/project.html", page_context)
 
 
 def _other(request: HttpRequest, checkpoint: Checkpoint, version: str, path: str) -> HttpResponse:
     number = int(version) if version.isascii() and version.isdigit() and len(version) < 10 else 0
     key = Checkpoint.objects.filter(user_id=checkpoint.user_id, version=number).values_list("pk")
-    found = key.first()
-    if found is None:
+    row = key.first()
+    if row is None:
         messages.error(request, f"This user has no version {visible(version[:20])}.")
-    return redirect(project_url(found[0] if found else checkpoint.pk, path))
+    return redirect(project_url(row[0] if row else checkpoint.pk, path))
 
 
 def _versions(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
@@ -94,7 +96,7 @@ def _versions(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
         .order_by("-version")
         .values_list("version", "pk", "created_at")[:_NEAR],
     ]
-    at = next(place for place, row in enumerate(rows) if row[0] == checkpoint.version)
+    at = next(index for index, row in enumerate(rows) if row[0] == checkpoint.version)
     newer, older = rows[:at], rows[at + 1 :]
     return {
         "versions": rows,

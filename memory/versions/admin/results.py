@@ -45,10 +45,10 @@ def show_value(value: Any, user: MemoryUser) -> SafeString | str:
         return _show(table, user)
     if tag_of(value) in ("$record", "$object"):
         return _show(_of_items([value]), user)
-    told = in_words(value, 2000)
+    text = in_words(value, 2000)
     if isinstance(value, str) and (len(value) > _SHORT or "\n" in value):
         return preformatted(value)
-    return format_html('<p class="answer">{}</p>', inline(told) if told else '""')
+    return format_html('<p class="answer">{}</p>', inline(text) if text else '""')
 
 
 def table_of(value: Any) -> Table | None:
@@ -108,8 +108,8 @@ def _series(rows: Sequence[Sequence[Any]]) -> list[float] | None:
         return None
     numbers = [_number(row[1]) for row in rows]
     named = all(isinstance(scalar(row[0]), str | int | float) for row in rows)
-    found = [number for number in numbers if number is not None]
-    return found if named and len(found) == len(numbers) else None
+    present = [number for number in numbers if number is not None]
+    return present if named and len(present) == len(numbers) else None
 
 
 def _number(value: Any) -> float | None:
@@ -136,20 +136,20 @@ def _show(table: Table, user: MemoryUser) -> SafeString:
         head.append("entries")
     bars = bars_of(table.numbers) if table.numbers is not None else None
     rows = []
-    for place, row in enumerate(table.rows):
+    for index, row in enumerate(table.rows):
         cells = [_cell(value) for value in row]
         if bars is not None:
-            cells.append(format_html('<td class="bars">{}</td>', bars[place]))
+            cells.append(format_html('<td class="bars">{}</td>', bars[index]))
         if table.sources is not None:
-            cells.append(format_html("<td>{}</td>", _cited(table.sources[place], pages)))
+            cells.append(format_html("<td>{}</td>", _cited(table.sources[index], pages)))
         rows.append(format_html("<tr>{}</tr>", format_html_join("", "{}", ((c,) for c in cells))))
-    told = counted(table.count, "row") if table.count else "empty"
+    summary = counted(table.count, "row") if table.count else "empty"
     if table.count > len(table.rows):
-        told += f", of which the first {len(table.rows)} are shown"
+        summary += f", of which the first {len(table.rows)} are shown"
     return format_html(
         '<div class="scrolled" tabindex="0"><table class="result"><caption>{}</caption>'
         "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
-        told,
+        summary,
         format_html_join("", '<th scope="col">{}</th>', ((inline(name),) for name in head)),
         format_html_join("", "{}", ((row,) for row in rows)),
     )
@@ -163,7 +163,7 @@ def _cell(value: Any) -> SafeString:
 
 
 def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str:
-    told = format_html_join(
+    entries = format_html_join(
         ", ",
         "{}",
         (
@@ -172,7 +172,7 @@ def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str
         ),
     )
     more = len(sources) - _MAX_CITED
-    return format_html("{}{}", told, f" and {more} more" if more > 0 else "")
+    return format_html("{}{}", entries, f" and {more} more" if more > 0 else "")
 
 
 def bars_of(numbers: Sequence[float]) -> list[SafeString]:

@@ -80,9 +80,9 @@ def show_result(run: Run) -> SafeString | str:
     if not isinstance(output, dict):
         return NOTHING
     if run.kind == RunKind.CONSTRAINTS:
-        found = [_constraint(said) for said in output.get("constraints", [])]
+        rows = [_constraint(result) for result in output.get("constraints", [])]
         left = [one for one in output.get("workspace", []) if not one["applies"]]
-        return lines([*found, *map(_not_applying, left)])
+        return lines([*rows, *map(_not_applying, left)])
     if run.kind == RunKind.CONSTRAINT:
         return _show_trial(run, output)
     if run.kind == RunKind.QUERY:
@@ -138,21 +138,21 @@ def stages(run: Run) -> list[Stage]:
     began = run.started_at or run.queued_at
     waited = max((began - run.queued_at).total_seconds(), 0.0)
     tries = f" ({counted(run.attempts, 'attempt')})" if run.attempts > 1 else ""
-    found = [Stage(f"waited{tries}", 0.0, waited)]
+    shown = [Stage(f"waited{tries}", 0.0, waited)]
     timed = {name: seconds for name, seconds in run.timings.items() if name != "total"}
     total = run.timings.get("total", sum(timed.values()))
     at = waited
     for name, seconds in timed.items():
-        found.append(Stage(STAGES.get(name, name), at, seconds))
+        shown.append(Stage(STAGES.get(name, name), at, seconds))
         at += seconds
     if (rest := waited + total - at) > 0.0005:
-        found.append(Stage("other work" if timed else "executed", at, rest))
+        shown.append(Stage("other work" if timed else "executed", at, rest))
         at += rest
     if run.finished_at is not None:
         end = (run.finished_at - run.queued_at).total_seconds()
         if end - at > 0.0005:
-            found.append(Stage("claimed and stored", at, end - at))
-    return found
+            shown.append(Stage("claimed and stored", at, end - at))
+    return shown
 
 
 def _describe_trial(run: Run) -> str:
@@ -177,24 +177,24 @@ def _not_applying(standing: Mapping[str, Any]) -> SafeString:
     return format_html("{} {}: {}", badge("not executed"), inline(standing["path"]), inline(why))
 
 
-def _constraint(said: Mapping[str, Any]) -> SafeString:
+def _constraint(result: Mapping[str, Any]) -> SafeString:
     """Show one constraint's alerts, or why the constraint failed."""
-    title = format_html("{}, {} s", inline(said["path"]), f"{said['seconds']:.3f}")
-    if said["error"]:
-        return format_html("{} {}{}", badge("failed"), title, problem(said["error"]))
-    if not said["alerts"]:
+    title = format_html("{}, {} s", inline(result["path"]), f"{result['seconds']:.3f}")
+    if result["error"]:
+        return format_html("{} {}{}", badge("failed"), title, problem(result["error"]))
+    if not result["alerts"]:
         return format_html("{} {}", badge("ok", "no alerts"), title)
-    return _findings(title, said["alerts"])
+    return _findings(title, result["alerts"])
 
 
 def _findings(title: SafeString | str, alerts: Sequence[Mapping[str, Any]]) -> SafeString:
     """Show a constraint's alerts, folded under a title that says how many there are."""
     number = badge("note", counted(len(alerts), "finding"))
-    found = lines(
+    details = lines(
         format_html("{} {}", badge(alert["severity"]), inline(shortened(alert["message"])))
         for alert in alerts
     )
-    return folded(format_html("{} {}", number, title), found, unfold=len(alerts) <= 10)
+    return folded(format_html("{} {}", number, title), details, unfold=len(alerts) <= 10)
 
 
 def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
@@ -224,9 +224,11 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
     entries = links_to_entries(run.user, (seq for _, sources in shown for seq in sources))
     for one in evidence.get("set_aside", ()):
         where = f"{one['domain']}.{one['collection']}.{one['field']}"
-        said = "{} of {} set aside and not counted: {}"
+        template = "{} of {} set aside and not counted: {}"
         named.append(
-            format_html(said, counted(one["count"], "value"), where, inline(", ".join(one["keys"])))
+            format_html(
+                template, counted(one["count"], "value"), where, inline(", ".join(one["keys"]))
+            )
         )
     # The value already shows its own records with their entries, so this evidence stays folded.
     unfold = evidence["scope"] != "value"

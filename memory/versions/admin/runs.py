@@ -66,8 +66,8 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             *("user", "kind", "came_to", "failure", "limit_hit", "checkpoint", "why"),
             *("asked_by", "instant", "ran_in", "ran_on"),
         ),
-        section("Input and output", "asked", "result", "stdout"),
-        section("Alerts", "did", "found"),
+        section("Input and output", "shown_input", "result", "stdout"),
+        section("Alerts", "did", "last_alerts"),
         section("Time and cost", "durations", "memory", "queued_at", "started_at", "finished_at"),
         section(
             "Work status",
@@ -80,7 +80,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     name = row_column(str, "run", "kind", plain=True)
     kind_of_sandbox = column("runner", sandbox_badge, "sandbox", "runner", plain=True)
     ran_in = column("runner", sandbox, "executed in", plain=True)
-    asked = row_column(show_input, "input")
+    shown_input = row_column(show_input, "input")
     result = row_column(show_result, "output")
     failure = column("error", problem, "error")
     did = row_column(later("memory.alerts.admin.alert_events:show_events"), "result")
@@ -128,7 +128,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         return inline(run.host) if run.host else NOTHING
 
     @plain_column("last reported by this run")
-    def found(self, run: Run) -> str:
+    def last_alerts(self, run: Run) -> str:
         number = run.alerts.listed().count()
         if not number:
             return NOTHING

@@ -135,14 +135,14 @@ class ProposalSerializer(StrictSerializer):
     def to_internal_value(self, data: Any) -> Any:
         """Validate the fields; raises ValidationError for a body with entries or a single edit."""
         if isinstance(data, dict) and "op" in data:
-            told = 'Send even a single edit in a list: {"edits": [{"op": …}]}.'
-            raise serializers.ValidationError({"edits": [told]})
+            message = 'Send even a single edit in a list: {"edits": [{"op": …}]}.'
+            raise serializers.ValidationError({"edits": [message]})
         if isinstance(data, dict) and data.keys() & {"kind", "entries"}:
             name = "entries" if "entries" in data else "kind"
-            told = (
+            message = (
                 "These are entries, not edits: send this body to POST /v1/users/{user_id}/entries/."
             )
-            raise serializers.ValidationError({name: [told]})
+            raise serializers.ValidationError({name: [message]})
         return super().to_internal_value(data)
 
     def validate_files(self, files: dict[str, str | None]) -> dict[str, str | None]:

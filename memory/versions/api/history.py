@@ -81,26 +81,26 @@ class Difference(UserScopedView):
     def get(self, request: Request, user_id: str) -> Response:
         """Return the added, changed and retired records, with the entries behind each change."""
         user = self.memory_user()
-        asked = request.query_params
-        if "since" not in asked:
+        params = request.query_params
+        if "since" not in params:
             raise serializers.ValidationError(
                 {"since": [f"This parameter is required. {past_states.FORMS}"]}
             )
-        by = by_of(asked)
-        since = known_as_of(user, asked["since"], "since", by, at_start=True)
-        if "until" in asked or by == By.OCCURRED:
-            until = known_as_of(user, asked.get("until"), "until", by)
+        by = by_of(params)
+        since = known_as_of(user, params["since"], "since", by, at_start=True)
+        if "until" in params or by == By.OCCURRED:
+            until = known_as_of(user, params.get("until"), "until", by)
         else:
             until = past_states.now(user)
         with slots.COMPUTING.hold(user.workspace_id):
-            found = differences.difference(since.checkpoint, until.checkpoint)
+            diff = differences.difference(since.checkpoint, until.checkpoint)
             answer = {
                 "since": since.to_json(),
                 "until": until.to_json(),
-                "added": found.added,
-                "changed": found.changed,
-                "retired": found.retired,
-                "files": found.files,
+                "added": diff.added,
+                "changed": diff.changed,
+                "retired": diff.retired,
+                "files": diff.files,
             }
             return Response(DifferenceSerializer(answer).data)
 
@@ -158,8 +158,8 @@ class Restore(UserScopedView):
         """Return what a rollback to the version would exclude, without changing anything."""
         user = self.memory_user()
         with slots.COMPUTING.hold(user.workspace_id), _refusals():
-            found = rollback.excluded_by_restoring(user, version)
-            return Response(ExcludedSerializer(found).data)
+            excluded = rollback.excluded_by_restoring(user, version)
+            return Response(ExcludedSerializer(excluded).data)
 
     @operations.write({201: CheckpointDetailSerializer}, request=RestoreSerializer)
     def post(self, request: Request, user_id: str, version: int) -> Response:

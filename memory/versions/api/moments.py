@@ -75,25 +75,25 @@ class AsOfSerializer(serializers.Serializer[Known]):
 class KnownView(UserScopedView):
     """Base class for views of what is, or was, known about a user."""
 
-    def known(self) -> Known:
+    def snapshot(self) -> Known:
         """Return the state that `?as_of=` and `?by=` select; by default, the current state."""
         by_of(self.request.query_params)
         return known_of(self.memory_user(), self.request.query_params)
 
 
-def by_of(asked: Mapping[str, Any]) -> By:
+def by_of(data: Mapping[str, Any]) -> By:
     """Return the clock that `?by=` names; raises ValidationError if there is no such clock."""
     try:
-        return By(asked.get("by", By.RECORDED))
+        return By(data.get("by", By.RECORDED))
     except ValueError:
         raise serializers.ValidationError({"by": [f"Choose one of {', '.join(By)}."]}) from None
 
 
-def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
-    """Return the state that `as_of` and `by` in `asked` select; by default, the current state."""
-    if asked.get("by") == By.OCCURRED:
-        return known_as_of(user, asked.get("as_of"), "as_of", By.OCCURRED)
-    return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else past_states.now(user)
+def known_of(user: MemoryUser, data: Mapping[str, Any]) -> Known:
+    """Return the state that `as_of` and `by` in `data` select; by default, the current state."""
+    if data.get("by") == By.OCCURRED:
+        return known_as_of(user, data.get("as_of"), "as_of", By.OCCURRED)
+    return known_as_of(user, data["as_of"], "as_of") if "as_of" in data else past_states.now(user)
 
 
 def known_as_of(
@@ -112,19 +112,19 @@ def known_as_of(
     """
     try:
         if by == By.OCCURRED:
-            known = past_states.by_occurred(user, text, at_start=at_start)
+            snapshot = past_states.by_occurred(user, text, at_start=at_start)
         else:
-            known = past_states.as_of(user, text or "", at_start=at_start)
+            snapshot = past_states.as_of(user, text or "", at_start=at_start)
     except past_states.UnknownMoment as error:
         raise NamesNothing(parameter, str(error)) from None
     except past_states.NotByOccurred as error:
         raise Incompatible(parameter, str(error)) from None
     except instants.BadMoment as error:
         raise serializers.ValidationError({parameter: [str(error)]}) from None
-    if known.is_computed:
+    if snapshot.is_computed:
         with slots.COMPUTING.hold(user.workspace_id):
-            _ = known.checkpoint
-    return known
+            _ = snapshot.checkpoint
+    return snapshot
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:

@@ -242,30 +242,30 @@ def under_way(run: Run) -> Response:
     return operations.accepted(RunSerializer(run).data, reverse("run-detail", args=[run.pk]))
 
 
-def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
+def known_state(user: MemoryUser, data: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
     """Return the requested state and its version; raises Conflict if the state has no version."""
-    known = known_of(user, asked)
+    snapshot = known_of(user, data)
     with as_conflict(past_states.NoState):
-        return known, past_states.version_of(known)
+        return snapshot, past_states.version_of(snapshot)
 
 
-def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:
+def instant_asked(user: MemoryUser, data: Mapping[str, Any]) -> datetime.datetime:
     """Return the requested evaluation time; raises ValidationError if it is invalid."""
-    return instant_of(user, asked["at"]) if "at" in asked else timezone.now()
+    return instant_of(user, data["at"]) if "at" in data else timezone.now()
 
 
-def done(run: Run, told: Mapping[str, Any]) -> Response:
+def done(run: Run, body: Mapping[str, Any]) -> Response:
     """Return the response for a finished run.
 
-    `told` is the response content; if the run did not succeed, problem details are added to it.
+    `body` is the response content; if the run did not succeed, problem details are added to it.
     """
     code = _status_of(run)
     if code == status.HTTP_200_OK:
-        return Response(told)
+        return Response(body)
     is_unavailable = code == status.HTTP_503_SERVICE_UNAVAILABLE
     headers = {"Retry-After": str(Unavailable.wait)} if is_unavailable else {}
     failed = problem(code, _why(run), _problem_of(run) if code == FAILED else "")
-    return Response({**told, **failed}, code, headers=headers, content_type=CONTENT_TYPE)
+    return Response({**body, **failed}, code, headers=headers, content_type=CONTENT_TYPE)
 
 
 FAILED = status.HTTP_422_UNPROCESSABLE_ENTITY

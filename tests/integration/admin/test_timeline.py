@@ -80,7 +80,7 @@ def busy(user: MemoryUser) -> MemoryUser:
 def test_all_kinds_stand_in_one_line_the_newest_first(rows: Rows) -> None:
     found = timeline.page(rows[MemoryUser], everything())
 
-    moments = [one.place.at for one in found.moments]
+    moments = [one.cursor.at for one in found.moments]
     assert moments == sorted(moments, reverse=True)
     assert {one.kind.name for one in found.moments} == set(KINDS)
     own = sum(
@@ -124,7 +124,7 @@ def test_new_events_move_no_page(busy: MemoryUser) -> None:
 
 def test_a_place_is_read_as_it_was_written(busy: MemoryUser) -> None:
     def written(moment: TimelineEvent) -> bool:
-        return timeline.place_of(str(moment.place)) == moment.place
+        return timeline.place_of(str(moment.cursor)) == moment.cursor
 
     assert all(map(written, timeline.page(busy, everything()).moments))
 

@@ -497,7 +497,7 @@ def test_killed_between_mail_and_cursor_it_is_sent_again_by_another(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(staff_mail, "told", killed)
+        patch.setattr(staff_mail, "record_progress", killed)
         with pytest.raises(KeyboardInterrupt):
             tasks.work("mails", subscription.pk)
     assert len(smtp.mails) == 1

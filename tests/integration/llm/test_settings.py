@@ -210,9 +210,9 @@ def test_prices_are_exact(settings: Settings) -> None:
     first, second = language_models.price("openai:a"), language_models.price("openai:b")
 
     assert first
-    assert first.of(usage) == Decimal("0.0001")
+    assert first.cost(usage) == Decimal("0.0001")
     assert second
-    assert second.of(usage) == Decimal("0.003")
+    assert second.cost(usage) == Decimal("0.003")
     assert language_models.price("openai:c") is None
 
 

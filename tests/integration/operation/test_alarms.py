@@ -394,7 +394,7 @@ def test_subscriber_is_mailed_when_an_alarm_is_raised_and_cleared(
 
     for _ in range(3):
         alarms.evaluate()
-        alarms.tell()
+        alarms.send_mails()
 
     [told] = mail.outbox
     assert told.recipients() == ["eve@example.org"]
@@ -407,7 +407,7 @@ def test_subscriber_is_mailed_when_an_alarm_is_raised_and_cleared(
         all_beat()
         for _ in range(3):
             alarms.evaluate()
-            alarms.tell()
+            alarms.send_mails()
 
     assert [one.subject for one in mail.outbox[1:]] == ["[UaC] cleared: failing: records"]
 
@@ -422,15 +422,15 @@ def test_undeliverable_alarm_mail_is_retried(
     # It is retried after a second, which must not pass meanwhile.
     with time_machine.travel(timezone.now(), tick=False):
         with override_settings(EMAIL_BACKEND=smtp, EMAIL_HOST="127.0.0.1", EMAIL_PORT=1):
-            alarms.tell()
+            alarms.send_mails()
         alarm = Alarm.objects.get()
         assert (alarm.is_told, alarm.attempts) == (False, 1)
         assert "ConnectionRefusedError" in alarm.last_error
 
-        alarms.tell()
+        alarms.send_mails()
         assert mail.outbox == []  # not before its time
     with later(1):
-        alarms.tell()
+        alarms.send_mails()
 
     assert len(mail.outbox) == 1
     assert Alarm.objects.get().is_told
@@ -491,7 +491,7 @@ def test_stopped_model_raises_one_alarm(healthy: None, refused: list[MemoryUser]
     # Then there is one alarm, and one mail
     for _ in range(3):
         alarms.evaluate()
-        alarms.tell()
+        alarms.send_mails()
     [problem] = alarms.problems()
     assert problem.name == f"stopped: workspace {workspace.pk}, openai:m"
     assert problem.detail.startswith(f"{workspace}: Stopped by its track record: openai:m: after")

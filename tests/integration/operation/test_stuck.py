@@ -103,8 +103,8 @@ def test_failing_work_is_found_and_retried(
     Lane.objects.filter(pk=lane.pk).update(run_after=timezone.now() + HOUR)
     kind = KINDS["records"]
 
-    [found] = stuck.found(kind, 10)
-    assert (found.whose, found.is_dead, found.error) == (user, False, "no sandbox")
+    [found] = stuck.find_stuck(kind, 10)
+    assert (found.owner, found.is_dead, found.error) == (user, False, "no sandbox")
     assert found.again_at is not None
     assert found.again_at > timezone.now()
     assert stuck.try_again(kind, [lane.pk]) == 1
@@ -122,7 +122,7 @@ def test_abandoned_run_is_dead_until_retried(user: MemoryUser, kind: RunKind, na
     assert status_of(name).dead == 1
     assert status_of("questions" if name == "runs" else "runs").dead == 0
 
-    [found] = stuck.found(KINDS[name], 10)
+    [found] = stuck.find_stuck(KINDS[name], 10)
     assert found.is_dead
     assert stuck.try_again(KINDS[name], [run.pk]) == 1
 
@@ -147,7 +147,7 @@ def test_a_run_that_was_dismissed_stays_given_up(user: MemoryUser) -> None:
 
     run.refresh_from_db()
     assert run.outcome == RunOutcome.ABANDONED
-    assert stuck.found(KINDS["runs"], 10) == []
+    assert stuck.find_stuck(KINDS["runs"], 10) == []
 
 
 def test_a_run_that_was_redacted_is_not_tried_again(user: MemoryUser) -> None:
@@ -250,6 +250,6 @@ def test_subscriptions_that_fail_are_found_by_whose_they_are() -> None:
         staff=eve, mode="daily", digest_due_at=timezone.now(), attempts=9, last_error="refused"
     )
 
-    [found] = stuck.found(KINDS["mails"], 10)
+    [found] = stuck.find_stuck(KINDS["mails"], 10)
 
-    assert (found.whose, found.error) == (eve, "refused")
+    assert (found.owner, found.error) == (eve, "refused")

@@ -85,7 +85,7 @@ def test_without_an_engine_nothing_else_is_tried(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/engine.sock")
     findings = examine()
     assert failed(findings) == ["engine"]
-    assert "unix:///nonexistent/engine.sock" in findings["engine"].found
+    assert "unix:///nonexistent/engine.sock" in findings["engine"].detail
     assert untried(findings) == CHECKS[2:]
 
 
@@ -104,7 +104,7 @@ def test_user_without_engine_access_is_told_the_group(
             if os.getuid() == 0:
                 os.setuid(65534)
             finding = next(one for one in doctor.examine() if one.check == "engine")
-            os.write(write, f"{finding.state} {finding.found} {finding.fix}".encode())
+            os.write(write, f"{finding.state} {finding.detail} {finding.fix}".encode())
             os._exit(0)
         os.close(write)
         said = os.read(read, 4096).decode()
@@ -121,8 +121,8 @@ def test_a_missing_image_and_an_unknown_runtime_are_both_found() -> None:
     findings = examine()
     assert failed(findings) == ["image", "runtime"]
     assert "python -m workers.sandbox.build" in findings["image"].fix
-    assert "no-such-runtime" in findings["runtime"].found
-    assert "runc" in findings["runtime"].found  # what there is
+    assert "no-such-runtime" in findings["runtime"].detail
+    assert "runc" in findings["runtime"].detail  # what there is
     assert "docs/runtimes.md" in findings["runtime"].fix
     assert untried(findings) == CHECKS[5:]
 
@@ -131,7 +131,7 @@ def test_a_filter_that_is_not_in_force_is_found(monkeypatch: pytest.MonkeyPatch)
     reconfigure(monkeypatch, unconfined)
     findings = examine()
     assert failed(findings) == ["start"]
-    assert "'seccomp': 0" in findings["start"].found
+    assert "'seccomp': 0" in findings["start"].detail
     assert "seccomp.json" in findings["start"].fix
 
 
@@ -142,7 +142,7 @@ def test_image_of_other_release_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("workers.sandbox.doctor_inside.SOURCES", tmp_path / "sources")
     findings = examine()
     assert failed(findings) == ["image's content"]
-    assert "runner.py" in findings["image's content"].found
+    assert "runner.py" in findings["image's content"].detail
 
 
 def with_a_folder_to_write_to(config: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def test_weak_confinement_is_found(
     reconfigure(monkeypatch, change)
     findings = examine()
     assert failed(findings) == checks
-    assert found in findings[checks[0]].found
+    assert found in findings[checks[0]].detail
 
 
 @pytest.mark.usefixtures("without_limits")

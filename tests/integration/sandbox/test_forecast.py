@@ -77,7 +77,7 @@ def look_ahead(
 
 def test_only_days_on_which_something_changes_are_told(sandbox: Sandbox) -> None:
     found = look_ahead(sandbox, {"counts": COUNTS})["counts"]
-    assert [(change.at, [rank for _, rank in change.found]) for change in found.changes] == [
+    assert [(change.at, [rank for _, rank in change.findings]) for change in found.changes] == [
         ("2026-03-02", []),
         ("2026-05-02", ["warning"]),
         ("2026-05-03", []),

@@ -338,7 +338,7 @@ def test_cached_vectors_are_not_read_again(user: MemoryUser, say_all: SayAll, se
     index_all(user)
     search("dog")
     with connection.cursor() as cursor:
-        cached = list(index._cache.of(user.pk))
+        cached = list(index._cache.get(user.pk))
         cursor.execute(index._READ, [user.pk, segments.VERSION, [], True, cached])
         assert len(cursor.fetchall()) == 1
         cursor.execute(index._READ, [user.pk, segments.VERSION, [], True, []])
@@ -353,7 +353,7 @@ def test_no_more_vectors_are_kept_than_allowed(
     index_all(user)
 
     assert search("dog").meaning.compared == announcing.TAIL
-    assert index._cache.of(user.pk) == {}
+    assert index._cache.get(user.pk) == {}
 
 
 def test_newest_entries_of_a_long_tail_are_embedded(

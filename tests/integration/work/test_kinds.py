@@ -98,5 +98,5 @@ def test_new_kind_that_fails_is_seen_as_stuck(
 
     (status,) = (one for one in stuck.work_statuses() if one.kind == kind)
     assert (status.kind.label, status.failing, status.held) == ("samples", 1, 0)
-    (item,) = stuck.found(kind, 10)
-    assert (item.whose, item.error) == (user, "ValueError: once is enough")
+    (item,) = stuck.find_stuck(kind, 10)
+    assert (item.owner, item.error) == (user, "ValueError: once is enough")

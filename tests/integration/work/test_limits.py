@@ -82,7 +82,7 @@ def mine() -> Iterator[Containers]:
 @pytest.fixture(autouse=True)
 def pool(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     """Keep sandboxes, as a worker does."""
-    kept = Pool(docker, PoolLimits(lease_seconds=60, leases=8), Shape.of(effective({})))
+    kept = Pool(docker, PoolLimits(lease_seconds=60, leases=8), Shape.from_limits(effective({})))
     monkeypatch.setitem(runner._pools, "docker", kept)
     yield kept
     kept.close()

@@ -78,7 +78,7 @@ def test_batch_can_be_cut_after_any_entry(
     one_by_one = Telling()
     for entry in itertools.chain.from_iterable(entries):
         # What is known to who was told one after another, up to this entry
-        one_by_one.tell([entry])
+        one_by_one.add_entries([entry])
 
         version = next(one for one in versions if one.ends >= entry.seq)
         project = Project.from_files(version.before)
@@ -90,7 +90,7 @@ def test_batch_can_be_cut_after_any_entry(
 
     # And told all at once, it is the same
     at_once = Telling()
-    at_once.tell([*itertools.chain.from_iterable(entries)])
+    at_once.add_entries([*itertools.chain.from_iterable(entries)])
     assert at_once.files == one_by_one.files
     assert at_once.made_of == one_by_one.made_of
 
@@ -99,7 +99,7 @@ def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
     telling = Telling()
     pill: dict[str, Any] = {"domain": "health", "type": "Pill", "key": "a"}
 
-    rejected = telling.tell(
+    rejected = telling.add_entries(
         [
             RecordEntry(seq=1, **pill, retired=True),
             RecordEntry(seq=2, **pill, data={"dose": 1}),
@@ -110,8 +110,8 @@ def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
     assert list(rejected) == [3]
     assert "Pills" in rejected[3]
     assert "dose=1" in telling.files["domains/health/state.py"]
-    assert telling.tell([RecordEntry(seq=4, **pill, retired=True)]) == {}
-    assert telling.tell([RecordEntry(seq=5, **pill, data={})]) == {}
+    assert telling.add_entries([RecordEntry(seq=4, **pill, retired=True)]) == {}
+    assert telling.add_entries([RecordEntry(seq=5, **pill, data={})]) == {}
     assert "dose" not in telling.files["domains/health/state.py"], "it has only what was said since"
 
 
@@ -131,6 +131,6 @@ def test_field_widened_by_hand_stays_wide_when_it_appears() -> None:
 
     for order in itertools.permutations(entries[:2]):
         telling = Telling(widened=widened)
-        assert telling.tell([*order, entries[2]]) == {}
+        assert telling.add_entries([*order, entries[2]]) == {}
         assert "dose: int | str | None" in telling.files["domains/health/schema.py"]
         assert 'set_aside={"dose": 1.5}' in telling.files["domains/health/state.py"]

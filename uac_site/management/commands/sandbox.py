@@ -34,5 +34,5 @@ class Command(BaseCommand):
 
 
 def _line(finding: CheckResult) -> str:
-    line = f"{finding.state:9}  {finding.check:21}  {finding.found}"
+    line = f"{finding.state:9}  {finding.check:21}  {finding.detail}"
     return f"{line}\n{'to fix':>22}{'':12}{finding.fix}" if finding.fix else line

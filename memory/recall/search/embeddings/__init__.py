@@ -89,8 +89,8 @@ def find_earlier(
     if is_remote(current) and remote.make(current, user).name == name:
         return None  # it is the current model, which has just failed
     for named in (previous, current):
-        if is_remote(named) and (found := remote.make_earlier(name, named, user, lease)):
-            return found
+        if is_remote(named) and (earlier := remote.make_earlier(name, named, user, lease)):
+            return earlier
     if is_multilingual(name):
         return _load(MULTILINGUAL)
     for named in (previous, WORDLLAMA):
@@ -121,11 +121,11 @@ def closeness(question: str, texts: Sequence[str]) -> list[float]:
         model = for_texts(model, [question, *texts])
         if model is None or not texts:
             return nothing
-        asked, *made = model.embed([question, *texts])
+        query_vector, *made = model.embed([question, *texts])
     except EmbeddingFailed as error:
         logger.warning("compared_by_words_alone", error=str(error))
         return nothing
-    return [max(0.0, min(1.0, float(one @ asked))) for one in made]
+    return [max(0.0, min(1.0, float(one @ query_vector))) for one in made]
 
 
 def validate(named: str) -> str | None:
@@ -153,14 +153,14 @@ def validate_server_settings() -> dict[str, str]:
     """Map each invalid setting's name to what is wrong with it."""
     from memory.recall.search.embeddings import remote
 
-    found = remote.validate_server_settings()
+    errors = remote.validate_server_settings()
     for name, value in (
         ("UAC_EMBEDDINGS", settings.UAC_EMBEDDINGS),
         ("UAC_EMBEDDINGS_PREVIOUS", settings.UAC_EMBEDDINGS_PREVIOUS or OFF),
     ):
         if problem := validate(value):
-            found[name] = problem
-    return found
+            errors[name] = problem
+    return errors
 
 
 @functools.lru_cache(maxsize=4)

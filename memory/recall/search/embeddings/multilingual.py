@@ -49,7 +49,7 @@ class MultilingualEmbedder:
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return a unit vector for each text; those of recent texts are taken from a cache."""
-        found = np.zeros((len(texts), DIMENSIONS), np.float32)
+        vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
         # JSON may contain lone surrogates, which are not valid Unicode.
         clean = [
             with_few_marks(text[:MAX_CHARACTERS])
@@ -58,16 +58,18 @@ class MultilingualEmbedder:
             .decode()
             for text in texts
         ]
-        filled = [place for place, text in enumerate(clean) if _LETTER_OR_DIGIT.search(text)]
-        known = recent_vectors.get(NAME, [clean[place] for place in filled])
-        missing = list(dict.fromkeys(clean[place] for place in filled if clean[place] not in known))
+        filled = [index for index, text in enumerate(clean) if _LETTER_OR_DIGIT.search(text)]
+        cached = recent_vectors.get(NAME, [clean[index] for index in filled])
+        missing = list(
+            dict.fromkeys(clean[index] for index in filled if clean[index] not in cached)
+        )
         if missing:
             made = dict(zip(missing, self._encoder.encode(missing), strict=True))
             recent_vectors.keep(NAME, made)
-            known |= made
-        for place in filled:
-            found[place] = known[clean[place]]
-        return found
+            cached |= made
+        for index in filled:
+            vectors[index] = cached[clean[index]]
+        return vectors
 
 
 def load() -> MultilingualEmbedder:

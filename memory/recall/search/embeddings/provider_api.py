@@ -163,8 +163,8 @@ def _seconds(retry_after: str) -> float | None:
 
 def read_usage(answer: Mapping[str, Any]) -> Usage | None:
     """Return the token usage in a response, or None if it is missing or implausible."""
-    told = answer.get("usage")
-    tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
+    usage = answer.get("usage")
+    tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:
         return None
     return Usage(input_tokens=tokens, output_tokens=0)
@@ -188,17 +188,17 @@ def read_vectors(
         raise wrong("the indexes do not match the texts")
     try:
         with np.errstate(over="ignore"):
-            found = np.array([placed[place] for place in range(number)], np.float32)
+            rows = np.array([placed[index] for index in range(number)], np.float32)
     except (ValueError, TypeError, OverflowError):
         raise wrong(
             "a vector is not a list of numbers, or differs in length from the others"
         ) from None
-    if found.ndim != 2 or not 0 < found.shape[1] <= MAX_DIMENSIONS:
+    if rows.ndim != 2 or not 0 < rows.shape[1] <= MAX_DIMENSIONS:
         raise wrong("a vector is not a list of numbers")
-    if dimensions is not None and found.shape[1] != dimensions:
-        raise wrong(f"vectors with {found.shape[1]} dimensions, not {dimensions}")
-    lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
+    if dimensions is not None and rows.shape[1] != dimensions:
+        raise wrong(f"vectors with {rows.shape[1]} dimensions, not {dimensions}")
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
         raise wrong("a vector is not finite")
-    unit: Floats = (found / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    unit: Floats = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return unit

@@ -23,16 +23,16 @@ class RecentFailures:
     def __init__(self) -> None:
         self._until: dict[str, tuple[float, str]] = {}
 
-    def rest(self, place: str, reason: str) -> None:
-        """Block calls with the key `place` for REST_SECONDS and remember the reason."""
+    def rest(self, key: str, reason: str) -> None:
+        """Block calls with the key `key` for REST_SECONDS and remember the reason."""
         now = time.monotonic()
         # Replace the whole dictionary, because other threads may be reading it.
-        kept = {of: one for of, one in self._until.items() if one[0] > now}
-        self._until = {**kept, place: (now + REST_SECONDS, reason)}
+        kept = {name: one for name, one in self._until.items() if one[0] > now}
+        self._until = {**kept, key: (now + REST_SECONDS, reason)}
 
-    def reason(self, place: str) -> str | None:
-        """Return why calls with the key `place` are currently blocked, or None if they aren't."""
-        until, reason = self._until.get(place, (0.0, ""))
+    def reason(self, key: str) -> str | None:
+        """Return why calls with the key `key` are currently blocked, or None if they aren't."""
+        until, reason = self._until.get(key, (0.0, ""))
         return reason if time.monotonic() < until else None
 
     def clear(self) -> None:
@@ -52,23 +52,23 @@ class RecentVectors:
         self._vectors: OrderedDict[bytes, Floats] = OrderedDict()
         self._bytes = 0
 
-    def get(self, place: str, texts: Sequence[str]) -> dict[str, Floats]:
+    def get(self, scope: str, texts: Sequence[str]) -> dict[str, Floats]:
         """Return whichever vectors are cached for these texts, keyed by text."""
-        found = {}
+        vectors = {}
         with self._lock:
             for text in texts:
-                if (vector := self._vectors.get(digest := _digest(place, text))) is not None:
+                if (vector := self._vectors.get(digest := _digest(scope, text))) is not None:
                     self._vectors.move_to_end(digest)
-                    found[text] = vector
-        return found
+                    vectors[text] = vector
+        return vectors
 
-    def keep(self, place: str, made: Mapping[str, Floats]) -> None:
+    def keep(self, scope: str, made: Mapping[str, Floats]) -> None:
         """Cache vectors, keyed by text; the least recently used ones are evicted to make room."""
         with self._lock:
             for text, vector in made.items():
-                gone = self._vectors.pop(_digest(place, text), None)
+                gone = self._vectors.pop(_digest(scope, text), None)
                 self._bytes += vector.nbytes - (0 if gone is None else gone.nbytes)
-                self._vectors[_digest(place, text)] = vector.copy()
+                self._vectors[_digest(scope, text)] = vector.copy()
             while self._bytes > RECENT_BYTES:
                 _, oldest = self._vectors.popitem(last=False)
                 self._bytes -= oldest.nbytes
@@ -80,8 +80,8 @@ class RecentVectors:
             self._bytes = 0
 
 
-def _digest(place: str, text: str) -> bytes:
-    return hashlib.sha256(f"{place}\0{text}".encode()).digest()
+def _digest(scope: str, text: str) -> bytes:
+    return hashlib.sha256(f"{scope}\0{text}".encode()).digest()
 
 
 recent_failures = RecentFailures()

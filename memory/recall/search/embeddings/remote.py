@@ -75,18 +75,18 @@ def validate(named: str) -> str | None:
 
 def validate_server_settings() -> dict[str, str]:
     """Map each invalid setting's name to what is wrong with it."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     url, key = settings.UAC_EMBEDDINGS_BASE_URL, settings.UAC_EMBEDDINGS_API_KEY
     if url and (problem := language_models.wrong_url(url)):
-        found["UAC_EMBEDDINGS_BASE_URL"] = problem
+        problems["UAC_EMBEDDINGS_BASE_URL"] = problem
     if not all("!" <= character <= "~" for character in key):
-        found["UAC_EMBEDDINGS_API_KEY"] = "A key may only contain visible ASCII characters."
+        problems["UAC_EMBEDDINGS_API_KEY"] = "A key may only contain visible ASCII characters."
     elif not key and not url and settings.UAC_EMBEDDINGS.startswith(PREFIX):
-        found["UAC_EMBEDDINGS_API_KEY"] = (
+        problems["UAC_EMBEDDINGS_API_KEY"] = (
             f"{PROVIDER} requires an API key: set it, or set UAC_EMBEDDINGS_BASE_URL to the URL of"
             " a server that requires none."
         )
-    return found
+    return problems
 
 
 def make(
@@ -156,15 +156,15 @@ class RemoteEmbedder:
         transaction while waiting. Raises EmbeddingFailed or LeaseLost.
         """
         clean = [_clean(text) for text in texts]
-        known = recent_vectors.get(self._place, clean) if self.hurried else {}
-        missing = [text for text in dict.fromkeys(clean) if text.strip() and text not in known]
+        vectors = recent_vectors.get(self._cache_key, clean) if self.hurried else {}
+        missing = [text for text in dict.fromkeys(clean) if text.strip() and text not in vectors]
         if missing:
-            known |= (
+            vectors |= (
                 self._ask_in_a_hurry(missing, is_question)
                 if self.hurried
                 else self._ask_in_turn(missing)
             )
-        sizes = {len(vector) for vector in known.values()}
+        sizes = {len(vector) for vector in vectors.values()}
         if len(sizes) > 1:
             raise EmbeddingFailed(
                 f"{self.name} returns vectors with {' and '.join(map(str, sorted(sizes)))}"
@@ -172,25 +172,25 @@ class RemoteEmbedder:
                 " set UAC_EMBEDDINGS_DIMENSIONS."
             )
         nothing = np.zeros(sizes.pop() if sizes else self.dimensions or 0, np.float32)
-        found = [known.get(text, nothing) for text in clean]
-        return np.stack(found) if found else np.zeros((0, len(nothing)), np.float32)
+        rows = [vectors.get(text, nothing) for text in clean]
+        return np.stack(rows) if rows else np.zeros((0, len(nothing)), np.float32)
 
     @property
-    def _place(self) -> str:
+    def _cache_key(self) -> str:
         return f"{self.connection.base_url} {self.name}"
 
     def _ask_in_a_hurry(self, texts: Sequence[str], is_question: bool) -> dict[str, Floats]:
         """Make one attempt, unless a similar one has just failed, and cache the vectors."""
         # A question may succeed where a log's tail, which is longer, fails.
-        kind = f"{self._place} {is_question}"
+        kind = f"{self._cache_key} {is_question}"
         of_workspace = f"{kind} workspace {self.user.workspace_id}"
         of_user = f"{kind} user {self.user.pk}"
-        for place in (kind, of_workspace, of_user):
-            if reason := recent_failures.reason(place):
+        for scope in (kind, of_workspace, of_user):
+            if reason := recent_failures.reason(scope):
                 raise EmbeddingFailed(reason)
         work = self._work()
         deadline = time.monotonic() + settings.UAC_EMBEDDINGS_QUERY_SECONDS
-        found: dict[str, Floats] = {}
+        vectors: dict[str, Floats] = {}
         for turn, batch in enumerate(_batches(texts), 1):
             try:
                 seconds = deadline - time.monotonic()
@@ -206,9 +206,9 @@ class RemoteEmbedder:
             except EmbeddingFailed as error:
                 recent_failures.rest(of_workspace, str(error))
                 raise
-            recent_vectors.keep(self._place, made)
-            found |= made
-        return found
+            recent_vectors.keep(self._cache_key, made)
+            vectors |= made
+        return vectors
 
     def _ask_in_turn(self, texts: Sequence[str]) -> dict[str, Floats]:
         if not _indexing.acquire(blocking=False):
@@ -262,15 +262,15 @@ class RemoteEmbedder:
             nothing = np.zeros_like(self._probe(work, turn, refused))
             logger.warning("text_without_vector", user=self.user.pk, reason=str(refused))
             return [nothing]
-        found: list[Floats] = []
+        vectors: list[Floats] = []
         for part in parts:
             try:
-                found += self._try_again(work, turn, part)
+                vectors += self._try_again(work, turn, part)
             except CallFailed as failure:
                 if not failure.may_be_of_texts:
                     raise EmbeddingFailed(str(failure)) from failure
-                found += self._embed_apart(work, turn, part, failure)
-        return found
+                vectors += self._embed_apart(work, turn, part, failure)
+        return vectors
 
     def _probe(self, work: CallSession, turn: int, refused: CallFailed) -> Floats:
         """Return the vector of a text that every model accepts.

@@ -53,26 +53,26 @@ class StaticEmbedder:
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return the mean of each text's token vectors, scaled to unit length."""
-        found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
+        vectors = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
         # A single combining mark may take several tokens.
         cut = [with_few_marks(text[:MAX_CHARACTERS]) for text in texts]
         for batch in _groups([len(text) for text in cut], _CHARACTERS):
             # JSON may contain lone surrogates, which are not valid Unicode.
-            clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
+            clean = [cut[index].encode("utf-8", "replace").decode() for index in batch]
             encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
             # Look up each distinct token once, so that a few tokens repeated many times cost no
             # more than one occurrence of each.
             counted = [np.unique(one.ids[:MAX_TOKENS], return_counts=True) for one in encoded]
-            filled = [place for place, (ids, _) in enumerate(counted) if len(ids)]
-            for group in _groups([len(counted[place][0]) for place in filled], _TOKENS):
+            filled = [index for index, (ids, _) in enumerate(counted) if len(ids)]
+            for group in _groups([len(counted[index][0]) for index in filled], _TOKENS):
                 places = filled[group.start : group.stop]
-                sums = self._sums([counted[place] for place in places])
-                found[[batch[place] for place in places]] = sums
+                sums = self._sums([counted[index] for index in places])
+                vectors[[batch[index] for index in places]] = sums
         # Only the direction matters, so the sum is as good as the mean.
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(lengths).all():
             raise EmbeddingFailed(f"The model {self.name} has vectors that are not finite.")
-        unit: Floats = (found / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        unit: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
 
     def _sums(self, texts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Floats:
@@ -92,10 +92,10 @@ class StaticEmbedder:
 def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
     """Yield ranges of indices, each with a total size of at most `most` or with one larger item."""
     start, together = 0, 0
-    for place, size in enumerate(sizes):
-        if place > start and together + size > most:
-            yield range(start, place)
-            start, together = place, 0
+    for index, size in enumerate(sizes):
+        if index > start and together + size > most:
+            yield range(start, index)
+            start, together = index, 0
         together += size
     if start < len(sizes):
         yield range(start, len(sizes))
@@ -104,10 +104,10 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
 def load_wordllama() -> StaticEmbedder:
     """Return the model from the package `wordllama`; may raise EmbeddingFailed."""
     # Don't import the package itself: only its files are needed.
-    found = importlib.util.find_spec("wordllama")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("wordllama")
+    if spec is None or spec.origin is None:
         raise EmbeddingFailed("The package wordllama is not installed.")
-    folder = Path(found.origin).parent
+    folder = Path(spec.origin).parent
     return _load(
         "wordllama/l2_supercat_256",
         folder / "weights" / "l2_supercat_256.safetensors",
@@ -178,10 +178,10 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
 def _check(model: StaticEmbedder, weights: Path) -> None:
     """Raise EmbeddingFailed if some of the model's tokens have no vectors."""
     tokens = model.tokenizer.get_vocab_size(with_added_tokens=True)
-    known = len(model.vectors if model.rows is None else model.rows)
-    if known < tokens or (model.weights is not None and len(model.weights) < tokens):
+    rows = len(model.vectors if model.rows is None else model.rows)
+    if rows < tokens or (model.weights is not None and len(model.weights) < tokens):
         raise EmbeddingFailed(
-            f"{weights} has vectors for {known} tokens, but the tokenizer has {tokens}."
+            f"{weights} has vectors for {rows} tokens, but the tokenizer has {tokens}."
         )
     if model.rows is not None and int(model.rows.max(initial=0)) >= len(model.vectors):
         raise EmbeddingFailed(f"{weights} maps tokens to missing vectors.")
@@ -196,12 +196,12 @@ def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
             raise ValueError(f"{path} is not a safetensors file")
         header = json.loads(file.read(length))
     tensors: dict[str, NDArray[Any]] = {}
-    for name, told in header.items():
-        if name == "__metadata__" or told["dtype"] not in _TYPES:
+    for name, entry in header.items():
+        if name == "__metadata__" or entry["dtype"] not in _TYPES:
             continue
-        kind = np.dtype(_TYPES[told["dtype"]])
-        start, end = told["data_offsets"]
-        shape = tuple(told["shape"])
+        kind = np.dtype(_TYPES[entry["dtype"]])
+        start, end = entry["data_offsets"]
+        shape = tuple(entry["shape"])
         if end - start != math.prod(shape) * kind.itemsize or 8 + length + end > size:
             raise ValueError(f"{path} is damaged: the size of {name} does not match its shape")
         tensors[name] = np.memmap(path, kind, "r", 8 + length + start, shape)
