@@ -16,6 +16,8 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +61,11 @@ def main() -> None:
     with models_of(asked) as models, tempfile.TemporaryDirectory() as room:
         for name, place in (("old", asked.old), ("new", asked.new)) if models else ():
             folder = instructions_of(place, Path(room) / name)
-            environment = {**server_environment(), "UAC_LLM_INSTRUCTIONS": str(folder)}
-            with running_system(llm_workers=1, environment=environment) as system:
-                settings_of(system)
-                logging.disable(logging.INFO)  # otherwise every call would be logged
-                for model in models:
-                    row = measure(system, model, conversations, problems)
-                    rows.append({"model": model.name, "instructions": name, **row})
+            # Each server in a process of its own, since Django's settings are those of one server.
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                measured = process.submit(measure_all, folder, models, conversations).result()
+            rows += [{**row, "instructions": name} for row in measured[0]]
+            problems += measured[1]
     if not models:
         problems.append("nothing is measured without --models")
     old, new = rows[: len(rows) // 2], rows[len(rows) // 2 :]
@@ -97,6 +97,22 @@ def instructions_of(place: str, folder: Path) -> Path:
 def _git(*arguments: str) -> str:
     command = ["git", "-C", str(ROOT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def measure_all(
+    folder: Path, models: Sequence[Model], conversations: Sequence[Conversation]
+) -> tuple[list[Row], list[str]]:
+    """Return each model's figures with these instructions, and the problems."""
+    problems: list[str] = []
+    environment = {**server_environment(), "UAC_LLM_INSTRUCTIONS": str(folder)}
+    with running_system(llm_workers=1, environment=environment) as system:
+        settings_of(system)
+        logging.disable(logging.INFO)  # otherwise every call would be logged
+        rows: list[Row] = [
+            {"model": model.name, **measure(system, model, conversations, problems)}
+            for model in models
+        ]
+    return rows, problems
 
 
 def measure(

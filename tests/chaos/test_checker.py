@@ -98,13 +98,13 @@ SABOTAGE = {
     ),
     "was opened 0 times": (
         "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
-        "'id', gen_random_uuid(), 'state', 'resolved'))).* FROM memory_alert a"
+        "'id', gen_random_uuid(), 'state', 'resolved', 'resolved_at', now()))).* FROM memory_alert a"
     ),
     " alerts about p": (
         "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
-        "'id', gen_random_uuid(), 'state', 'resolved'))).* FROM memory_alert a"
+        "'id', gen_random_uuid(), 'state', 'resolved', 'resolved_at', now()))).* FROM memory_alert a"
     ),
-    "alerts are open about []": "UPDATE memory_alert SET state = 'resolved'",
+    "alerts are open about []": "UPDATE memory_alert SET state = 'resolved', resolved_at = now()",
     " on record": (
         "DELETE FROM memory_llmcall WHERE id ="
         " (SELECT id FROM memory_llmcall ORDER BY user_id LIMIT 1)"
@@ -120,7 +120,7 @@ SABOTAGE = {
         "UPDATE memory_entryoutcome o SET reason = (SELECT e.data->'data'->>'what'"
         " FROM memory_logentry e WHERE e.user_id <> o.user_id AND e.seq = 1 LIMIT 1)"
     ),
-    "webhook messages wait": "UPDATE memory_delivery SET state = 'pending'",
+    "webhook messages wait": "UPDATE memory_delivery SET state = 'pending', settled_at = NULL",
 }
 
 
