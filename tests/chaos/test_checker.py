@@ -98,11 +98,13 @@ SABOTAGE = {
     ),
     "was opened 0 times": (
         "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
-        "'id', gen_random_uuid(), 'state', 'resolved', 'resolved_at', now()))).* FROM memory_alert a"
+        "'id', gen_random_uuid(), 'state', 'resolved', 'resolved_at', now()))).*"
+        " FROM memory_alert a"
     ),
     " alerts about p": (
         "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
-        "'id', gen_random_uuid(), 'state', 'resolved', 'resolved_at', now()))).* FROM memory_alert a"
+        "'id', gen_random_uuid(), 'state', 'resolved', 'resolved_at', now()))).*"
+        " FROM memory_alert a"
     ),
     "alerts are open about []": "UPDATE memory_alert SET state = 'resolved', resolved_at = now()",
     " on record": (
