@@ -48,7 +48,7 @@ def test_a_workspace_has_the_fields_that_override() -> None:
     assert named <= fields
     assert fields - named == {
         *("id", "public_id", "name", "time_zone", "users_by_entry", "name_field", "created_at"),
-        *("single_use", "llm_api_key", "llm_resumptions", "llm_stops"),
+        *("single_use", "schema", "llm_api_key", "llm_resumptions", "llm_stops"),
     }
 
 

@@ -263,9 +263,7 @@ def test_threshold_0_fills_up_to_top_k(call: Call, told: Told) -> None:
     assert sorted(filled) == ["I drink tea.", "My car is red.", "My dog is called Rex."]
     # Even if nothing matches
     assert len(found(call, filters=ada, threshold=0, query="12345678901")) == 3
-    assert found(call, filters=ada, threshold=0, top_k=1, query="12345678901") == [
-        "My dog is called Rex."
-    ]
+    assert len(found(call, filters=ada, threshold=0, top_k=1, query="12345678901")) == 1
     assert len(found(call, filters=ada, threshold=0.0, top_k=2)) == 2
     assert found(call, filters={**ada, "run_id": "r"}, threshold=0) == []
 
