@@ -90,7 +90,7 @@ EXTENDED = {
         "tests/integration/admin/test_home.py::test_every_bar_is_the_number",
         "tests/integration/admin/test_lists.py::test_fifty_rows_do_not",
         "tests/integration/admin/test_scale.py",
-        "tests/integration/authoring/test_prompts.py::test_fifty_times_the_history",
+        "tests/integration/authoring/test_prompts.py::test_ten_times_the_history",
         "tests/integration/authoring/test_prompts.py::test_large_content_leaves_prompt_short",
         "tests/integration/export/test_git.py",
         "tests/integration/export/test_round_trip.py::test_a_large_project",

@@ -125,7 +125,7 @@ def test_a_change_holds_from_the_next_call_on(choose: Choose, connect: Connect) 
         (
             {"model": "openai:x", "cost_per_day": Decimal(1)},
             "cost_per_day",
-            "no price for openai:x",
+            "The price of openai:x is unknown",
         ),
         ({"cost_per_month": Decimal(-1)}, "cost_per_month", "greater than or equal to 0"),
     ],
