@@ -13,7 +13,8 @@ let the model continue or choose another model.
 
 import datetime
 import uuid
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +40,10 @@ STOPPED = "Stopped by its track record: "
 # How long a lane waits before the stop is checked again: the track record changes when staff undo
 # something or resume a model.
 AGAIN = datetime.timedelta(minutes=15)
+# The sessions to judge are chosen from LOOKED_AT times as many recent ones. If several users have
+# sessions, one user gets at most 1 / USERS_PART of them.
+LOOKED_AT = 4
+USERS_PART = 5
 
 
 class Stopped(LanguageModelError):
@@ -160,7 +165,7 @@ def note_refused(workspace_pk: int, work: uuid.UUID, refusals: int) -> None:
 def read(workspace: Workspace, model: str) -> TrackRecord:
     """Return a model's track record in a workspace, computed from its latest sessions."""
     limits = workspace.track_record_limits
-    sessions = list(_sessions(workspace, model, limits))
+    sessions = _sessions(workspace, model, limits)
     refused = sum(not session["accepted"] for session in sessions)
     refusals = sum(session["refusals"] or 0 for session in sessions)
     record = TrackRecord(
@@ -244,8 +249,11 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 
 def _sessions(
     workspace: Workspace, model: str, limits: EffectiveSettings
-) -> Iterable[Mapping[str, Any]]:
+) -> Sequence[Mapping[str, Any]]:
     """Return the latest sessions, from the days before the newest one.
+
+    If several users have sessions, each has at most a fifth of them: one user whose content is
+    always refused must not stop the model for all.
 
     A session was undone if, after its version, a rollback went back before it or an entry that it
     had settled was reopened, even if that was undone in turn.
@@ -260,11 +268,21 @@ def _sessions(
     undone = undoing.filter(
         Q(restored__lt=version) | Q(verdict__reopened__versions__contains=as_json)
     )
-    return (
+    number = limits.llm_judged_sessions
+    recent = list(
         judged.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
         .annotate(undone=Exists(undone))
-        .values("accepted", "refusals", "checkpoint", "undone")[: limits.llm_judged_sessions]
+        .values("user", "accepted", "refusals", "checkpoint", "undone")[: number * LOOKED_AT]
     )
+    users = {session["user"] for session in recent}
+    most = max(1, number // USERS_PART) if len(users) > 1 else number
+    by_user: Counter[object] = Counter()
+    sessions = []
+    for session in recent:
+        by_user[session["user"]] += 1
+        if by_user[session["user"]] <= most:
+            sessions.append(session)
+    return sessions[:number]
 
 
 def _percent(part: int, whole: int) -> float:

@@ -1,8 +1,8 @@
 """Whether an `add` says the same as a record that exists.
 
-Records of one class are compared by the words in the fields that both have, and by their dates. A
-record with the same values is the same. About one that is merely alike the model is asked: a
-likeness that is missed costs a duplicate, and one that is imagined costs a call.
+Records of one class are compared by the words in the fields that both have, and by their dates.
+About one that is equal or alike the model is asked, since what happened twice may have been told in
+the same words: a likeness that is missed costs a duplicate, and one that is imagined costs a call.
 """
 
 import datetime

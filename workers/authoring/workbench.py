@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from memory.kernel.canonical import canonical_json
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.log.models.entries import STATEMENTS, EntryOutcome, LogEntry, Outcome
 from memory.project import (
@@ -133,7 +132,6 @@ class Workbench:
         # The records with which new ones are compared, by domain and class, and those that edits,
         # by number, would add once more.
         self._compared: dict[tuple[str, str], Candidates] = {}
-        self._equal: dict[int, RecordId] = {}
         self._project = self._open_project()
 
     @property
@@ -410,9 +408,7 @@ class Workbench:
                 if (problem := self._apply(number, data))
             }
         applied = self.edits.keys() if isinstance(sent, Mapping) else self.edits.keys() - before
-        message = " ".join(
-            [f"Applied: {_ranges(applied)}.", *self._new_places(applied), *self._merged(applied)]
-        )
+        message = " ".join([f"Applied: {_ranges(applied)}.", *self._new_places(applied)])
         if refused:
             lines = "\n".join(f"- edit {number}: {why}" for number, why in refused.items())
             raise ToolFailed(
@@ -429,12 +425,6 @@ class Workbench:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
-
-    def _merged(self, numbers: Iterable[int]) -> Iterator[str]:
-        """For each of these edits that adds a record once more, yield which one it updates."""
-        for number in sorted(self._equal.keys() & numbers):
-            place = ".".join(self._equal[number])
-            yield f'Edit {number} is {place}, which says the same; "{NEW}": true adds another one.'
 
     def follow(self, user: MemoryUser) -> list[str]:
         """Apply the edits to the user's newest version; return a line for each that now fails."""
@@ -458,7 +448,6 @@ class Workbench:
         `state` is a newer version, if they shall be applied to that one.
         """
         self._compared = {} if state else self._compared
-        self._equal = {}
         self._state = state or self._state
         self._project = self._open_project()
         self.edits = {}
@@ -494,11 +483,11 @@ class Workbench:
         return None
 
     def _find_same(self, number: int, edit: Any) -> Any:
-        """Return an edit; an `add` of a record that exists says so by SAME_AS.
+        """Return an edit; raise EditError to ask whether an `add` is a record that exists.
 
-        Raises EditError to ask about a record that is merely alike, unless it was shown: then the
-        model knows what it adds. A question is asked in one call only, so that the work goes on
-        even if the model does not answer, but sends the same again.
+        If that record was shown, nothing is asked: the model knows what it adds. A question is
+        asked in one call only, so that the work goes on even if the model does not answer, but
+        sends the same again.
         """
         is_add = isinstance(edit, dict) and edit.get("op") == Add.op
         if not is_add or edit.get(NEW) is True or SAME_AS in edit:
@@ -506,14 +495,10 @@ class Workbench:
         candidates = self._candidates(str(edit.get("domain")), str(edit.get("class_name")))
         if candidates is None or not isinstance(edit.get("fields"), dict):
             return edit
-        equal = candidates.find_equal(edit["fields"])
-        if equal and (equal in self._equal.values() or self._is_untouched(equal)):
-            self._equal[number] = equal
-            return {**edit, "fields": {}, "derived": {}, SAME_AS: equal.key}
-        alike = candidates.find_alike(edit["fields"])
+        alike = candidates.find_equal(edit["fields"]) or candidates.find_alike(edit["fields"])
         if alike is None or alike in self.shown.records or not self._is_untouched(alike):
             return edit
-        question = (alike, canonical_json(edit["fields"]))
+        question = (alike, json.dumps(edit["fields"], sort_keys=True))
         if question in self._asked:
             return edit
         self._asked_now.add(question)

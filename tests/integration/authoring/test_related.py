@@ -131,14 +131,16 @@ def test_a_record_that_is_new_or_was_shown_is_not_asked_about(
     assert (len(server.requests), trips_of(user)) == (1, 3)
 
 
-@pytest.mark.parametrize(("options", "count"), [({}, 1), ({NEW: True}, 2)])
-def test_a_record_with_the_same_values_is_that_record(
-    user: MemoryUser, fact: int, say: Say, work: Work, options: dict[str, bool], count: int
+def test_a_record_with_the_same_values_is_asked_about_since_things_happen_twice(
+    user: MemoryUser, hidden_trip: str, say: Say, work: Work
 ) -> None:
-    work(edits(TRIP, trip(fact), finish=True))
     (again,) = say(f"{AGAIN} On 2026-05-08.", kind=EntryKind.FACT)
-    server = work(edits({**trip(again), **options}, finish=True))
-    assert (len(server.requests), trips_of(user)) == (1, count)
+    server = work(
+        edits(trip(again), finish=True),
+        called("edit", {"edits": {"0": {NEW: True}}, "finish": True}),
+    )
+    assert f"is this '{hidden_trip}'" in server.requests[1].results[-1]
+    assert trips_of(user) == 2
 
 
 def test_records_that_one_answer_adds_are_not_compared_with_each_other(

@@ -451,3 +451,22 @@ def explained(statement: str) -> str:
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN ANALYZE {statement}")
         return "\n".join(line for (line,) in cursor.fetchall())
+
+
+def test_failures_for_one_user_do_not_stop_the_model(
+    workspace: Workspace, sessions: Sessions, record: Record, reason: Reason
+) -> None:
+    ben, eve, kim = (
+        create_user(workspace, name, time_zone="UTC", metadata=None)
+        for name in ("ben", "eve", "kim")
+    )
+    # Given a user with most of the sessions, all refused, and two others without trouble
+    sessions("rrrrrrrr", before=2)
+    for other in (ben, eve):
+        sessions("a", of=other)
+    # Then no more than a fifth of a window is the user's
+    assert (record().refused, record().sessions) == (2, 4)
+    assert reason() is None
+    # And if it fails for others, too, it stops
+    sessions("r", of=kim)
+    assert "refused 60 % of the last 5 sessions (limit 50 %)" in str(reason())
