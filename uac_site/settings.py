@@ -6,6 +6,7 @@ ignored. `memory/kernel/settings/environment.py` lists the variables with their 
 `uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import django_stubs_ext
@@ -47,8 +48,12 @@ INSTALLED_APPS = [
     "allauth.mfa",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
-    # It needs an extra, which takes 14 MiB in each process.
-    *(["allauth.socialaccount.providers.saml"] if read("UAC_SAML_METADATA_URL") else []),
+    # It takes 14 MiB in each process. A check reports the setting without the extra `saml`.
+    *(
+        ["allauth.socialaccount.providers.saml"]
+        if read("UAC_SAML_METADATA_URL") and find_spec("onelogin")
+        else []
+    ),
     "allauth.usersessions",
     "rest_framework",
     "django_filters",

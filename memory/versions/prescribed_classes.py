@@ -7,10 +7,14 @@ project lacks of these classes, and the gate judges both together.
 from collections.abc import Mapping
 from functools import lru_cache
 
+import structlog
+
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.project import Edit, Project
+from memory.project import Edit, EditError, Project, ProjectError
 from memory.project.prescribed import adopt, edits_of_modules
+
+logger = structlog.get_logger(__name__)
 
 
 def prescribe(workspace: Workspace, modules: Mapping[str, str]) -> None:
@@ -24,7 +28,13 @@ def prescribe(workspace: Workspace, modules: Mapping[str, str]) -> None:
 
 def adopt_prescribed(project: Project, user: MemoryUser) -> list[Edit]:
     """Add to a user's project what it lacks of the prescribed classes; return the edits."""
-    return adopt(project, _edits(tuple(user.workspace.schema.items())))
+    try:
+        prescribed = _edits(tuple(user.workspace.schema.items()))
+    except (ProjectError, EditError) as error:
+        # They were valid when they were prescribed, by an earlier release. Nobody's log waits.
+        logger.error("prescribed_classes_invalid", workspace=user.workspace_id, error=str(error))
+        return []
+    return adopt(project, prescribed)
 
 
 @lru_cache(maxsize=64)

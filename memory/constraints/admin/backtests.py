@@ -22,6 +22,7 @@ from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import badge, counted, inline, lines, record_name, shortened
 from memory.kernel.admin.links import link, link_to_key, page_url
 from memory.kernel.admin.masking import name_of
+from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
 from memory.versions.models.checkpoints import Blob
 
@@ -243,7 +244,7 @@ def start_backtest(request: HttpRequest, version: Any) -> None:
     """Start a backtest of a version and link to it, or show why it cannot start."""
     try:
         started = backtests.start(version, by=staff_of(request))
-    except backtests.NotTestable as error:
+    except (backtests.NotTestable, LimitExceeded) as error:
         messages.warning(request, f"{version}: {error}")
     else:
         messages.success(request, format_html("Started: {}", link(started)))

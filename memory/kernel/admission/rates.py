@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import redis
 import structlog
@@ -119,11 +120,14 @@ def left_of(name: str, rate: int, key: str, *, take: bool) -> int:
     If `take` is set, a token is taken first. `key` identifies the caller; Redis learns nothing else
     about the caller.
     """
-    held = _held.get(("", name))  # all callers share this bucket while Redis is down
-    if held is None or held.rate != rate:
-        held = _held["", name] = _Held(rate)
-    _, left, _ = _ask(f"rate:{name}:{key}:{rate}", held, int(take))
+    _, left, _ = _ask(f"rate:{name}:{key}:{rate}", _bucket_of(name, rate, key), int(take))
     return left
+
+
+@lru_cache(maxsize=10_000)
+def _bucket_of(name: str, rate: int, key: str) -> _Held:
+    """Return a caller's local bucket, which counts while Redis is down."""
+    return _Held(rate)
 
 
 def _ask(key: str, held: _Held, need: int) -> tuple[int, int, float]:

@@ -28,13 +28,14 @@
                 }
                 line.classList.toggle('working', working);
                 if (!working) {
-                    status.dataset.working = '0';
                     if (status.dataset.shows) {
                         const page = await (await fetch(status.dataset.page)).text();
+                        status.dataset.working = '0';
                         const found = new DOMParser().parseFromString(page, 'text/html');
                         line.after(...found.querySelectorAll(status.dataset.shows));
                         return;
                     }
+                    status.dataset.working = '0';
                     const again = document.createElement('a');
                     again.href = window.location.href;
                     again.textContent = 'Reload the page to see the result.';

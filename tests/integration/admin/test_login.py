@@ -1,5 +1,6 @@
 """Log-in to the staff's pages: the number of attempts is limited."""
 
+import math
 import uuid
 
 import pytest
@@ -7,6 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django.fixtures import Settings
 
+from memory.kernel.admission import rates
 from uac_site.sign_in import guesses
 
 pytestmark = pytest.mark.django_db
@@ -65,3 +67,14 @@ def test_behind_a_proxy_the_address_is_what_the_proxy_says(
     told = {"REMOTE_ADDR": proxy}
     assert b"Too many" in attempt(name, "x", **told, HTTP_X_FORWARDED_FOR=f"x, {client}")[1]
     assert attempt(name, "the right one", **told, HTTP_X_FORWARDED_FOR=other)[0] == 302
+
+
+def test_without_redis_a_code_is_accepted_once_and_others_codes_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rates, "_silent_until", math.inf)
+    ada, bob = (f"{uuid.uuid4()} 123456" for _ in range(2))
+
+    left = [guesses.count(guesses.OF_USES, text) for text in (ada, bob, ada)]
+
+    assert left == [1, 1, 0]

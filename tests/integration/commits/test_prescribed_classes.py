@@ -144,3 +144,15 @@ def test_what_no_project_can_have_is_refused(
     told = answer["errors"]["modules"]
     [message] = told if field is None else told[field]
     assert fix in message
+
+
+def test_classes_that_are_valid_no_more_stop_nobodys_versions(
+    workspace: Workspace, user: MemoryUser, checkpoint: Append
+) -> None:
+    Workspace.objects.filter(pk=workspace.pk).update(schema={"travel": "class Trip(:"})
+    user.refresh_from_db()
+
+    checkpoint(trip(key="t", cost=840))
+
+    assert user.head is not None
+    assert user.head.version == 1

@@ -185,6 +185,28 @@ def test_no_process_starts_in_an_unsafe_production(process: str, tmp_path: Path)
     assert "Traceback" not in said
 
 
+def test_setting_that_lacks_its_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['onelogin'] = None;"
+        "from django.core.management import execute_from_command_line as execute;"
+        "execute(['manage.py', 'check'])"
+    )
+    environment = {
+        **os.environ,
+        "DATABASE_URL": SERVICES.postgres.runtime_url,
+        "UAC_SAML_METADATA_URL": "https://idp.example/m",
+        "UAC_SAML_ENTITY_ID": "idp",
+        "UAC_SIGN_IN_ROLES": "ops=operator",
+        "DJANGO_SETTINGS_MODULE": "uac_site.settings",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert "userascode-server[saml]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def with_password(url: str, password: str) -> str:
     parts = urlsplit(url)
     login = f"{parts.username or ''}:{password}"
