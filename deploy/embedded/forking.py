@@ -13,7 +13,8 @@ import runpy
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -49,6 +50,7 @@ class Forker:
     ) -> None:
         self._socket, its_end = socket.socketpair()
         self._answers = self._socket.makefile()
+        self._asking = threading.Lock()
         with its_end:
             self.process = ManagedProcess(
                 name="forker",
@@ -76,8 +78,9 @@ class Forker:
     def ask(self, request: Mapping[str, object]) -> int:
         """Send a request, and return the answer; raise ProcessFailed if the forker has ended."""
         try:
-            self._socket.sendall(f"{json.dumps(request)}\n".encode())
-            return int(self._answers.readline())
+            with self._asking:
+                self._socket.sendall(f"{json.dumps(request)}\n".encode())
+                return int(self._answers.readline())
         except (OSError, ValueError):
             raise ProcessFailed(f"the forker has ended.\n{self.process.log_tail()}") from None
 
@@ -150,16 +153,33 @@ def _fork_on_request(channel: socket.socket) -> dict[str, Any]:
             request: dict[str, Any] = json.loads(line)
             if "reap" in request:
                 _answer(channel, os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1]))
-            elif not os.fork():
-                os.setsid()
-                limit()
-                with Path(request["log"]).open("ab") as log:
-                    os.dup2(log.fileno(), 1)
-                    os.dup2(log.fileno(), 2)
-                # Only now, since the supervisor may kill the session at any time.
-                _answer(channel, os.getpid())
+            elif (pid := _fork(Path(request["log"]), limit)) is None:
                 return request
+            else:
+                _answer(channel, pid)
     sys.exit()
+
+
+def _fork(log_path: Path, limit: Callable[[], None]) -> int | None:
+    """Fork a process; return its pid, or None in the new process.
+
+    The pid is returned once the process leads its own session, since from then on the supervisor
+    may kill that session, or once the process has ended before that.
+    """
+    ready, making_ready = os.pipe()
+    if pid := os.fork():
+        os.close(making_ready)
+        os.read(ready, 1)  # nothing is written: it ends when the other end is closed
+        os.close(ready)
+        return pid
+    os.setsid()
+    limit()
+    with log_path.open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    os.close(ready)
+    os.close(making_ready)
+    return None
 
 
 def _answer(channel: socket.socket, number: int) -> None:

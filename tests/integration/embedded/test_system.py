@@ -1,17 +1,20 @@
 """The whole server as real processes: all start, none dies unnoticed, none is left."""
 
+import io
 import json
 import os
 import shutil
 import signal
+import sys
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
-from deploy.embedded.process import ProcessFailed, free_port
+from deploy.embedded.process import ManagedProcess, ProcessFailed, free_port
 from deploy.embedded.system import System, running_system
 from tests.integration.embedded.conftest import AS_ROOT, Supervisors
 from tests.processes import Process, gone, me
@@ -117,6 +120,31 @@ def test_processes_end_with_the_forker(folder: Path) -> None:
         assert eventually(lambda: beat.died)
         with pytest.raises(ProcessFailed, match=r"forker"):
             system.start("beat")
+
+
+def test_forker_outlives_children_that_fail_at_once_and_mixes_up_no_answers(folder: Path) -> None:
+    with running_system(folder, web=False, sandbox_workers=0, default_workers=0, beats=0) as system:
+
+        def exit_code(log: Path, *command: str) -> int:
+            process = ManagedProcess(
+                name="child",
+                command=[sys.executable, "-m", *command],
+                log_path=log,
+                ready=lambda process: True,
+                environment={},
+                folder=folder,
+            )
+            return system.forker.fork(process, io.BytesIO()).wait()
+
+        log = folder.with_name("child.log")
+        # It fails before it has begun
+        assert exit_code(folder / "missing" / "child.log", "this") == 1
+        # and answers to several threads are their own.
+        with ThreadPoolExecutor(8) as threads:
+            succeeding = [threads.submit(exit_code, log, "this") for _ in range(8)]
+            failing = [threads.submit(exit_code, log, "json.tool", "--no") for _ in range(8)]
+            assert [child.result() for child in succeeding] == [0] * 8
+            assert [child.result() for child in failing] == [2] * 8
 
 
 def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:
