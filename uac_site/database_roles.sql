@@ -19,10 +19,13 @@ ALTER ROLE uac_runtime NOLOGIN NOCREATEDB NOSUPERUSER NOCREATEROLE NOREPLICATION
 ALTER ROLE uac LOGIN NOCREATEDB NOSUPERUSER NOCREATEROLE NOREPLICATION NOBYPASSRLS
     PASSWORD :'server_password';
 GRANT uac_runtime TO uac;
--- The database's log must not quote users' data, so it omits the server's failed statements and the
--- values of duplicate keys. The server's own log identifies such failures.
+-- The database's log must not quote users' data, so it omits the failed statements of the server and
+-- of migrations, and the rows and keys that they violate a constraint with. The server's own log
+-- identifies such failures.
 ALTER ROLE uac SET log_min_error_statement = 'panic';
 ALTER ROLE uac SET log_error_verbosity = 'terse';
+ALTER ROLE uac_owner SET log_min_error_statement = 'panic';
+ALTER ROLE uac_owner SET log_error_verbosity = 'terse';
 
 SELECT 'CREATE DATABASE uac OWNER uac_owner TEMPLATE template0 ENCODING ''UTF8'''
 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'uac')

@@ -41,14 +41,21 @@ class TestStart:
         for process in supervisor.processes:
             assert Path(f"/proc/{process.pid}").stat().st_uid != 0
 
-    def test_the_log_of_the_database_quotes_nobody(self, supervisor: Supervisor) -> None:
-        with pytest.raises(psycopg.errors.DivisionByZero):
-            supervisor.sql("SELECT 1 / 0 AS wolframite")
+    @pytest.mark.parametrize("role", ["server", "owner"])
+    def test_the_log_of_the_database_quotes_nobody(self, supervisor: Supervisor, role: str) -> None:
+        url = supervisor.owner_url if role == "owner" else None
+        supervisor.sql("DROP TABLE IF EXISTS minerals", supervisor.owner_url)
+        supervisor.sql(
+            "CREATE TABLE minerals (name text CHECK (length(name) < 3))", supervisor.owner_url
+        )
+        supervisor.sql("GRANT INSERT ON minerals TO uac", supervisor.owner_url)
+
+        with pytest.raises(psycopg.errors.CheckViolation, match="wolframite"):
+            supervisor.sql(f"INSERT INTO minerals VALUES ('wolframite of the {role}')", url)
 
         log = Path(supervisor.facts["data_folder"], "logs", "postgres.log").read_text()
-        assert "division by zero" in log
+        assert 'violates check constraint "minerals_name_check"' in log
         assert "wolframite" not in log
-        assert supervisor.sql("SHOW log_error_verbosity") == [("terse",)]
 
     def test_redis_forgets_nothing_by_itself(self, supervisor: Supervisor) -> None:
         assert supervisor.redis().config_get("appendonly", "maxmemory-policy") == {
