@@ -1,4 +1,4 @@
-"""Play the demo's story, stage by stage, through the HTTP API, and check the results."""
+"""Play the demo's story, stage by stage, through the HTTP API."""
 
 import datetime
 import textwrap
@@ -6,11 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from zoneinfo import ZoneInfo
 
-from deploy.demo import person, recorded_model
-from deploy.demo.calls import Calls
-from deploy.demo.person import Entry, ExpectedAlert
+from deploy.demo import person
+from deploy.demo.person import Entry
 from deploy.demo.screen import Screen
 from deploy.embedded.http import ApiClient
 
@@ -18,7 +16,7 @@ _PATIENCE_SECONDS = 240
 # A real model takes longer and needs more than one call.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
-# A search must find the expected entry within this many hits.
+# A search must find its entry within this many hits.
 RECALLED = 5
 
 
@@ -30,24 +28,21 @@ class ModelStopped(RuntimeError):
 class Story:
     """The demo's story, played on a running server.
 
-    `check` raises ProcessFailed if one of the server's processes has died. `calls` returns the
-    calls made to each language model. `hurry` makes a model that has failed try again now.
-    `problems` collects unexpected results, `besides` collects results caused by somebody else's
-    changes, and `runners` the kinds of sandboxes that answered the questions.
+    `check` raises ProcessFailed if one of the server's processes has died. `hurry` makes a model
+    that has failed try again now. `problems` collects what did not come, and `runners` the kinds of
+    sandboxes that answered the questions.
     """
 
     client: ApiClient
     screen: Screen
     check: Callable[[], None]
-    calls: Callable[[], list[Calls]]
     hurry: Callable[[], object]
     loaded_on: datetime.date
     problems: list[str] = field(default_factory=list)
-    besides: list[str] = field(default_factory=list)
     runners: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        """Load the sample person, unless an earlier run already did, and show the results.
+        """Load the sample person, unless an earlier run already did, and show what is known.
 
         Raises ModelStopped if the language model is stopped, UnexpectedAnswer if the server
         responds with an unexpected status, and OSError if the server is down.
@@ -61,23 +56,17 @@ class Story:
             self._settle()
         else:
             self._load(life)
-        alone = "entries" not in user
-        self._compare_alerts(alone=alone)
-        self._ask(life, alone=alone)
-        self._recall(alone=alone)
+        self._show_alerts()
+        self._ask()
+        self._search()
         self._show_manifest()
-        self._show_calls()
-
-    @property
-    def recorded(self) -> bool:
-        """True if only recorded responses were used, and no real language model was called."""
-        answered = {one.model for one in self.calls() if one.calls > one.failed}
-        return answered <= {recorded_model.NAME}
 
     def _is_loaded(self, user: dict[str, Any]) -> bool:
-        """Return whether the last conversation has been sent and every constraint written."""
-        return "entries" in user and bool(
-            self._entries(f"session_id={person.WORKSHOP}") and not self._missing_constraints()
+        """Return whether every constraint is written and the story's last alert has come."""
+        return (
+            "entries" in user
+            and not self._missing_constraints()
+            and any(map(self._cites_both, self._alerts()))
         )
 
     def _load(self, life: person.Life) -> None:
@@ -101,10 +90,7 @@ class Story:
         for constraint in self._missing_constraints():
             self._write_constraint(constraint)
         self._wait_for_constraints()
-        alerts = len(self._alerts())
-        self.screen.line(
-            f"constraints run  {f'{alerts} alerts' if alerts else 'nothing to report yet'}"
-        )
+        self.screen.line(f"constraints run  {_number(len(self._live_alerts()), 'alert')}")
 
         self.screen.stage("A doctor prescribes Amoxicillin; nobody asks whether that is all right")
         self._log([life.prescription])
@@ -263,10 +249,10 @@ class Story:
             lambda runs: any(run["checkpoint"] == head for run in runs["results"]),
         )
 
-    def _alerts(self) -> list[dict[str, Any]]:
-        return [alert for alert in self._alerts_of_all_time() if alert["state"] != "resolved"]
+    def _live_alerts(self) -> list[dict[str, Any]]:
+        return [alert for alert in self._alerts() if alert["state"] != "resolved"]
 
-    def _alerts_of_all_time(self) -> list[dict[str, Any]]:
+    def _alerts(self) -> list[dict[str, Any]]:
         alerts: list[dict[str, Any]] = self.client.call("GET", f"{_USER}alerts/?page_size=500")[
             "results"
         ]
@@ -276,7 +262,7 @@ class Story:
         """Wait for an alert from this constraint, and show it with all its evidence."""
 
         def of_constraint() -> list[dict[str, Any]]:
-            alerts = self._alerts_of_all_time()  # somebody may have resolved it in the meantime
+            alerts = self._alerts()  # somebody may have resolved it in the meantime
             return [alert for alert in alerts if _constraint_of(alert) == constraint]
 
         for alert in self._wait(f"the alert from {constraint}", of_constraint, bool):
@@ -302,7 +288,7 @@ class Story:
         """Wait for an alert with evidence from both conversations, and show it."""
         for alert in self._wait(
             "an alert with evidence from both conversations",
-            lambda: list(filter(self._cites_both, self._alerts_of_all_time())),
+            lambda: list(filter(self._cites_both, self._alerts())),
             bool,
         ):
             self._print_alert(alert)
@@ -311,114 +297,42 @@ class Story:
         entries = [self.client.call("GET", f"{_USER}entries/{seq}/") for seq in alert["entries"]]
         return {person.LEASE, person.WORKSHOP} <= {entry["session_id"] for entry in entries}
 
-    def _compare_alerts(self, *, alone: bool) -> None:
-        """Show the alerts and compare them with the expected ones.
-
-        `alone` is set if nobody else could have changed them. Otherwise, a visitor may have added
-        constraints, or acknowledged or resolved alerts, which is fine.
-        """
+    def _show_alerts(self) -> None:
         self.screen.stage("All alerts that are not resolved")
-        today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
-        expected = person.findings(self.loaded_on, today)
-        # There is no telling in advance what a real model will make of the conversations.
-        names = {constraint.name for constraint in person.constraints()}
-        typed = {finding for finding in expected if finding.constraint in names}
-        wants_model = not self.recorded and typed != expected
-        exact = alone and self.recorded
-        needed = expected if self.recorded else typed
-        look = self._alerts if alone else self._alerts_of_all_time
-
-        def as_expected(alerts: list[dict[str, Any]]) -> bool:
-            findings = {_finding(alert) for alert in alerts}
-            if exact:
-                return findings == expected
-            return needed <= findings and (not wants_model or any(map(self._cites_both, alerts)))
-
-        alerts = self._wait("the expected alerts", look, as_expected, required=False)
-
-        live = [alert for alert in alerts if alert["state"] != "resolved"]
-        for alert in live:
+        for alert in self._live_alerts():
             state = "" if alert["state"] == "open" else f" ({alert['state']})"
             self.screen.alert(alert["severity"], f"{alert['message']}{state}")
             self._warn(alert)
-        came, live_findings = ({_finding(alert) for alert in some} for some in (alerts, live))
-        for finding in needed - came:
-            self._problem(f"missing: {_in_words(finding)}")
-        for finding in (needed & came) - live_findings:
-            self._besides(f"resolved: {_in_words(finding)}")
-        if self.recorded:
-            for finding in live_findings - expected:
-                if alone:
-                    self._problem(f"not expected: {_in_words(finding)}")
-                else:
-                    self._besides(_in_words(finding))
-        elif wants_model and not any(map(self._cites_both, alerts)):
-            self._problem("missing: an alert with evidence from both conversations")
 
-    def _show_calls(self) -> None:
-        self.screen.stage("Language model usage")
-        for calls in self.calls():
-            self.screen.line(str(calls))
-            if calls.failed:
-                why = calls.last_error
-                if recorded_model.LIMIT in why:
-                    why = recorded_model.LIMIT
-                self._print_entry("  last error", textwrap.shorten(why, 300))
-        if self.recorded:
-            self.screen.line("(its answers are recordings; tokens are estimated from their length)")
-
-    def _ask(self, life: person.Life, *, alone: bool) -> None:
-        """Ask the questions and compare the answers with those computed from the demo's entries.
-
-        `alone` is set if the log has no other entries.
-        """
+    def _ask(self) -> None:
         self.screen.stage("Three questions, answered by running Python over the state")
-        for question in person.questions(life):
-            self.screen.line(question.text)
-            for line in question.code.splitlines():
+        for question, code in person.QUESTIONS.items():
+            self.screen.line(question)
+            for line in code.splitlines():
                 self.screen.line(f"  >>> {line}")
             answer = self.client.call(
-                "POST",
-                f"{_USER}query/?wait=30",
-                {"code": question.code},
-                expect=(200, 202, 422),
+                "POST", f"{_USER}query/?wait=30", {"code": code}, expect=(200, 202, 422)
             )
-            value = answer.get("value")
             self.runners.add(str(answer.get("runner")))
-            if answer.get("outcome") != "ok":
-                self._problem(f"no answer to {question.text!r}: {answer}")
-            elif value != question.answer:
-                if alone:
-                    self._problem(
-                        f"{question.text!r} was answered {value}; the entries say {question.answer}"
-                    )
-                else:
-                    self.screen.good(f"  {_plain(value)}")
-                    self._besides(
-                        "an answer changed by somebody else; the demo's own entries give"
-                        f" {_plain(question.answer)}"
-                    )
+            if answer.get("outcome") == "ok":
+                self.screen.good(f"  {_plain(answer['value'])}")
             else:
-                self.screen.good(f"  {_plain(value)}")
-                self.screen.line("  (the same as computed from the log entries without the server)")
+                self._problem(f"no answer to {question!r}: {answer}")
             self._warn(answer)
             self.screen.line("")
 
-    def _recall(self, *, alone: bool) -> None:
-        """Search with words that no entry uses; `alone` is set if all entries are the demo's."""
+    def _search(self) -> None:
         self.screen.stage("Three searches, by meaning: no word from the question is in the answer")
-        for one in person.recalled():
+        for question, begins in person.SEARCHES.items():
             answer = self.client.call(
-                "POST", f"{_USER}search/", {"query": one.text, "top_k": RECALLED}, expect=(200,)
+                "POST", f"{_USER}search/", {"query": question, "top_k": RECALLED}, expect=(200,)
             )
-            self.screen.line(one.text)
-            for hit in answer["hits"]:
-                if hit["text"].startswith(one.begins):
-                    self.screen.good(textwrap.shorten(f"  entry {hit['seq']}: {hit['text']}", 80))
-                    break
+            self.screen.line(question)
+            hit = next((hit for hit in answer["hits"] if hit["text"].startswith(begins)), None)
+            if hit is None:
+                self._problem(f"{question!r} did not find {begins!r}")
             else:
-                report = self._problem if alone else self._besides
-                report(f"{one.text!r} did not find {one.begins!r}")
+                self.screen.good(textwrap.shorten(f"  entry {hit['seq']}: {hit['text']}", 80))
 
     def _show_manifest(self) -> None:
         manifest = self.client.call("GET", f"{_USER}manifest/")
@@ -434,20 +348,18 @@ class Story:
         look: Callable[[], Any],
         enough: Callable[[Any], bool],
         *,
-        required: bool = True,
         seconds: float | None = None,
     ) -> Any:
-        """Call `look` until its result satisfies `enough`; return the last result.
+        """Call `look` until its result satisfies `enough`, or time is up; return the last result.
 
-        If `required` is set, a timeout is recorded as a problem.
+        A timeout is recorded as a problem.
         """
         seconds = _PATIENCE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while not enough(seen := look()):
             self.check()
             if time.monotonic() > deadline:
-                if required:
-                    self._problem(f"gave up after waiting {seconds:g} s for {what}")
+                self._problem(f"gave up after waiting {seconds:g} s for {what}")
                 break
             time.sleep(0.2)
         return seen
@@ -456,10 +368,6 @@ class Story:
         """Print the server's warning, if any, about the sandbox that computed a result."""
         if warning := result.get("warning"):
             self.screen.line(f"  WARNING        {warning}")
-
-    def _besides(self, text: str) -> None:
-        self.besides.append(text)
-        self._print_entry("besides:", text)
 
     def _problem(self, text: str) -> None:
         self.problems.append(text)
@@ -470,25 +378,10 @@ def _constraint_of(alert: dict[str, Any]) -> str:
     return str(alert["constraint"]).removeprefix("constraints/").removesuffix(".py")
 
 
-def _finding(alert: dict[str, Any]) -> ExpectedAlert:
-    return ExpectedAlert(
-        constraint=_constraint_of(alert),
-        severity=alert["severity"],
-        evidence=frozenset(record["key"] for record in alert["evidence"]),
-    )
-
-
 def _number(count: int, word: str) -> str:
     if count != 1:
         word = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
     return f"{count} {word}"
-
-
-def _in_words(finding: ExpectedAlert) -> str:
-    return (
-        f"{finding.severity} alert from {finding.constraint} "
-        f"on {', '.join(sorted(finding.evidence)) or 'no record'}"
-    )
 
 
 def _plain(value: Any) -> str:
