@@ -4,7 +4,7 @@
 #
 # And everything in one container, for trying it:
 #
-#   docker build --tag userascode .
+#   docker build --target userascode --tag userascode .
 #   docker run --rm --publish 8000:8000 userascode
 #
 # Where packages come from is for the arguments PIP_… to say, or the base image's pip.conf; they
@@ -78,3 +78,6 @@ VOLUME /data
 EXPOSE 8001
 CMD ["python3", "-m", "deploy.demo", "--host", "0.0.0.0", "--data", "/data"]
 LABEL org.opencontainers.image.title="UaC server with everything it needs, for trying it"
+
+# Without `--target`, the server is built: nobody deploys the demo by mistake.
+FROM server

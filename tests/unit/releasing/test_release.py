@@ -1,6 +1,7 @@
 """Reasons that block a release, and problems that the auditing tools must not miss."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from releasing.audit import FOUND, NOT_LOOKED, judge
 from releasing.parts import Parts, bill, locked, strangers
-from releasing.release import checksums, problems
+from releasing.release import IMAGES, ROOT, checksums, problems
 from releasing.secret_scan import BASELINE, committed, scan
 
 CHANGELOG = """# Changelog
@@ -145,3 +146,11 @@ def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
     assert checksums(tmp_path) == (
         "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881  a\n"
     )
+
+
+def test_a_build_without_a_target_is_the_server() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", dockerfile, re.MULTILINE)
+
+    assert stages[-1] == ("server", "")
+    assert {target for target, _ in IMAGES.values()} < {name for _, name in stages}
