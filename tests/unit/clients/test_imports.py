@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from userascode.cli import main
 from userascode.imports.formats import Skipped, items_of
 from userascode.imports.reading import UnreadableExport, values_of
 from userascode.imports.running import NothingToImport, Report
@@ -238,6 +240,106 @@ def test_the_history_of_mem0s_store_is_read(tmp_path: Path) -> None:
     assert skipped == {"deletions in the history": 1}
 
 
+# A message whose parts do not have the form that its format says → what is left out.
+MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
+    "time out of range": ({"create_time": 1e20}, "malformed messages"),
+    "time that is none": ({"create_time": "yesterday"}, "malformed messages"),
+    "no author": ({"author": None}, "malformed messages"),
+    "no id": ({"id": None, "author": {}}, "malformed messages"),
+    "part that is no text": (
+        {"content": {"content_type": "text", "parts": [7]}},
+        "malformed messages",
+    ),
+    "part that is null": (
+        {"content": {"content_type": "text", "parts": [None]}},
+        "malformed parts of messages",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_message_is_left_out_and_the_others_are_not(name: str, tmp_path: Path) -> None:
+    fields, part = MALFORMED[name]
+    nodes = {
+        "a": node("a", None, "user", "First"),
+        "b": node("b", "a", "user", "Second", **fields),
+        "c": node("c", "b", "user", "Third"),
+    }
+    export = [{"mapping": None, "current_node": "c"}, {"mapping": nodes, "current_node": "c"}]
+
+    entries, skipped = read(write(tmp_path / "export.json", export))
+
+    assert [one["content"] for one in entries] == ["First", "Third"]
+    assert skipped == {part: 1, "malformed values in export.json": 1}
+
+
+def test_a_malformed_memory_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
+    memories = [{"id": "1"}, {"id": "2", "memory": 3}, None, {"id": "4", "memory": "Likes tea"}]
+
+    entries, skipped = read(write(tmp_path / "export.json", {"results": memories}))
+
+    assert [one["content"] for one in entries] == ["Likes tea"]
+    assert skipped == {"malformed results": 3}
+
+
+def test_half_a_character_does_not_cost_the_message(tmp_path: Path) -> None:
+    halves = node("a", None, "user", "\ud83d and \ud83d\ude00")
+    export = [{"mapping": {"a": halves}, "current_node": "a"}]
+
+    [said], _ = read(write(tmp_path / "export.json", export))
+
+    assert said["content"] == "\ufffd and \U0001f600"
+
+
+def test_a_damaged_file_among_others_is_named(tmp_path: Path) -> None:
+    # Given a zip in which a byte of one file was changed, and a folder with damaged files
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.writestr("a.json", json.dumps([{"a": "needle"}]))
+        archive.writestr("b.json", json.dumps([CLAUDE]))
+    damaged = (tmp_path / "export.zip").read_bytes().replace(b"needle", b"noodle", 1)
+    (tmp_path / "export.zip").write_bytes(damaged)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.json").write_bytes(b'["\xff"]')
+    (folder / "b.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
+    (folder / "c.json").write_text("[" * 100_000)
+    write(folder / "d.json", [CLAUDE])
+
+    for source, names in (
+        (tmp_path / "export.zip", ["a.json"]),
+        (folder, ["a.json", "b.db", "c.json"]),
+    ):
+        entries, skipped = read(source)
+        assert len(entries) == 2
+        found = sorted(part for part in skipped if part.startswith("malformed files"))
+        assert [part.split()[2] for part in found] == names
+
+
+@pytest.mark.parametrize("is_cut_off", [True, False])
+def test_a_damaged_zip_is_refused(tmp_path: Path, is_cut_off: bool) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", json.dumps([CLAUDE]))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30] if is_cut_off else whole.replace(b"PK\1\2", b"PKxx"))
+
+    with pytest.raises(UnreadableExport, match=r"export\.zip"):
+        read(path)
+
+
+def test_a_database_with_text_of_another_encoding_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "CREATE TABLE history (id PRIMARY KEY, memory_id, new_memory) WITHOUT ROWID"
+        )
+        database.execute("INSERT INTO history VALUES ('1', 'm', CAST(x'436166e9' AS TEXT))")
+
+    [remembered], _ = read(path)
+
+    assert remembered["content"] == "Caf\ufffd"
+
+
 def as_array(values: list[Any]) -> str:
     return json.dumps(values, indent=1)
 
@@ -297,3 +399,48 @@ def test_an_export_without_entries_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(NothingToImport, match="2 unknown values"):
         list(report.count(items_of(values_of(write(tmp_path / "export.json", [{"a": 1}, 2])))))
+
+
+def run(*arguments: str, status: int = 0) -> str:
+    """Run the command without a server; a request would end with another status."""
+    result = CliRunner().invoke(main, ["import", *arguments, "--user", "ada"])
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("is_zip", [False, True])
+def test_an_export_with_python_in_it_is_an_export(tmp_path: Path, is_zip: bool) -> None:
+    source = tmp_path / "export"
+    source.mkdir()
+    write(source / "conversations.json", [CLAUDE])
+    (source / "attachment.py").write_text("print()")
+    if is_zip:
+        with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+            for path in source.iterdir():
+                archive.write(path, path.name)
+        source = tmp_path / "export.zip"
+
+    planned = run(str(source), "--dry-run")
+
+    assert "entries: 2" in planned
+    assert "1 files *.py" in planned
+
+
+@pytest.mark.parametrize("name", ["manifest.py", "domains/pets/state.py", "pets.py"])
+def test_a_dry_run_of_a_project_sends_nothing(tmp_path: Path, name: str) -> None:
+    # Given a project; if it has files of ours, data in the form of an export is no matter
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("pets = []")
+    write(tmp_path / "data.json", {"a": 1} if name == "pets.py" else [CLAUDE])
+
+    planned = run(str(tmp_path), "--dry-run")
+
+    assert planned.splitlines() == ["a project of 1 Python files:", name]
+
+
+def test_python_that_is_no_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UAC_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("UAC_KEY", "key")
+    (tmp_path / "pets.py").write_bytes(b"\xff")
+
+    assert run(str(tmp_path), status=1).startswith("Error: ")

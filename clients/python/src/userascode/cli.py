@@ -7,7 +7,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,8 +20,8 @@ from userascode._sync.user import User
 from userascode.base import Model
 from userascode.entries import fact, message, record
 from userascode.errors import UserAsCodeError
-from userascode.imports.formats import items_of
-from userascode.imports.reading import values_of
+from userascode.imports.formats import Skipped, items_of
+from userascode.imports.reading import names_of, values_of
 from userascode.imports.running import Report, import_items
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _Group(click.Group):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except UserAsCodeError as error:
+        except (UserAsCodeError, FileNotFoundError, PermissionError, UnicodeError) as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -283,22 +283,29 @@ def try_constraint(here: _Session, user_id: str, name: str, at: str | None) -> N
 @main.command("import")
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
 @click.option("--user", "user_id", required=True, help="Whose memory it becomes.")
-@click.option("--dry-run", is_flag=True, help="Only say what the file has, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Only say what the source has, and send nothing.")
 @click.option(
     "--prices",
-    default="0.25,2",
+    nargs=2,
+    type=float,
+    default=(0.25, 2),
     show_default=True,
     help="Dollars per million tokens that your model reads and writes, for the estimate.",
 )
 @session
-def import_source(here: _Session, source: Path, user_id: str, dry_run: bool, prices: str) -> None:
+def import_source(
+    here: _Session, source: Path, user_id: str, dry_run: bool, prices: tuple[float, float]
+) -> None:
     """Import a project (Python files), or what another memory or an assistant's account holds.
 
-    A folder or zip with Python files is a project. Everything else is an export of ChatGPT, Claude,
-    mem0, Zep, Graphiti, Letta or LangMem. It can be repeated: nothing is added twice.
+    A folder or zip with the files of a project is one. Everything else is an export of ChatGPT,
+    Claude, mem0, Zep, Graphiti, Letta or LangMem. It can be repeated: nothing is added twice.
     """
-    if (files := project_files(source)) is not None:
-        decision = here.user(user_id).import_project(files)
+    if names := project_files(source):
+        if dry_run:
+            click.echo("\n".join([f"a project of {len(names)} Python files:", *names]))
+            return
+        decision = here.user(user_id).import_project(_read_project(source, names))
         here.show(decision, f"imported as version {decision.version}")
         return
     items = items_of(values_of(source))
@@ -318,26 +325,32 @@ def import_source(here: _Session, source: Path, user_id: str, dry_run: bool, pri
     click.echo(f"added: {report.added}, there before: {report.known}, verified: {report.verified}")
 
 
-def project_files(source: Path) -> dict[str, str] | bytes | None:
-    """Return the Python files of a project, or its zip; None if the source has none."""
+def project_files(source: Path) -> list[str]:
+    """Return the names of a project's Python files; nothing if the source is an export.
+
+    An export may hold Python, such as what somebody attached to a message: where entries are found,
+    it is an export, unless it has the manifest or the domains of a project.
+    """
+    paths = [PurePosixPath(name) for name in names_of(source)]
+    python = [str(path) for path in paths if path.suffix == ".py"]
+    is_ours = any(path.name == "manifest.py" or "domains" in path.parts[:-1] for path in paths)
+    if not python or is_ours:
+        return python
+    items = items_of(values_of(source))
+    return [] if any(not isinstance(item, Skipped) for item in items) else python
+
+
+def _read_project(source: Path, names: Iterable[str]) -> dict[str, str] | bytes:
     if zipfile.is_zipfile(source):
-        with zipfile.ZipFile(source) as archive:
-            is_project = any(name.endswith(".py") for name in archive.namelist())
-        return source.read_bytes() if is_project else None
-    paths = [source] if source.is_file() else sorted(source.rglob("*.py"))
-    root = source.parent if source.is_file() else source
-    files = {
-        path.relative_to(root).as_posix(): path.read_text()
-        for path in paths
-        if path.suffix == ".py"
-    }
-    return files or None
+        return source.read_bytes()
+    folder = source if source.is_dir() else source.parent
+    return {name: (folder / name).read_text() for name in names}
 
 
-def _described(report: Report, prices: str) -> str:
+def _described(report: Report, prices: tuple[float, float]) -> str:
     """Return what an export has, what is not taken over, and what a model will cost."""
     read, written = report.tokens
-    per_read, per_written = map(float, prices.split(","))
+    per_read, per_written = prices
     cost = (read * per_read + written * per_written) / 1_000_000
     rows = [
         ("entries", f"{report.entries} ({_counts(report.kinds)})"),

@@ -10,11 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypeAlias
 
-from userascode.imports.reading import Value
+from pydantic import TypeAdapter
+
+from userascode.imports.reading import UnreadableExport, Value
 from userascode.params import NewTextEntry
 
 Json: TypeAlias = Mapping[str, Any]
@@ -32,6 +34,9 @@ Item: TypeAlias = "NewTextEntry | Skipped"
 _ACTOR = re.compile(
     r"(?P<speaker>[^:\n()]{1,80}?)\s*(?:\((?P<role>\w+)\))?\s*:\s+(?P<text>.+)", re.DOTALL
 )
+_TIME = TypeAdapter(datetime)
+# What a reader raises at a value that is not as its format says.
+_MALFORMATIONS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant", "ai": "assistant"}
 
 
@@ -40,10 +45,20 @@ def items_of(values: Iterable[Value]) -> Iterator[Item]:
     for file, value in values:
         if value is None:
             yield Skipped(f"files *{PurePath(file).suffix or PurePath(file).name}")
+        elif isinstance(value, UnreadableExport):
+            yield Skipped(f"malformed files: {value}")
         elif reader := _reader_of(value):
-            yield from reader(value)
+            yield from _sound(f"values in {file}", reader(value))
         else:
             yield Skipped(f"unknown values in {file}")
+
+
+def _sound(parts: str, items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the items of a part of an export; from where it is malformed on, it is left out."""
+    try:
+        yield from items
+    except _MALFORMATIONS:
+        yield Skipped(f"malformed {parts}")
 
 
 def _reader_of(value: Any) -> "Callable[[Json], Iterator[Item]] | None":
@@ -61,20 +76,18 @@ def entry(
     **fields: str | None,
 ) -> NewTextEntry:
     """Return an entry whose key follows from what it is and says: a second import adds nothing."""
-    made: Any = {"kind": kind, "content": content.replace("\0", "").strip()}
-    if moment := _moment(at):
-        made["occurred_at"] = moment
-    made |= {name: str(value)[:200] for name, value in fields.items() if value}
+    made: Any = {"kind": kind, "content": _storable(content).strip()}
+    if at:
+        made["occurred_at"] = _TIME.validate_python(at).isoformat()
+    made |= {name: _storable(str(value))[:200] for name, value in fields.items() if value}
     key = hashlib.sha256(json.dumps([*identity, made]).encode()).hexdigest()[:40]
     result: NewTextEntry = made | {"idempotency_key": f"import:{source}:{key}"}
     return result
 
 
-def _moment(at: Any) -> str | None:
-    """Return a time in ISO 8601, of seconds since 1970 or of a text."""
-    if isinstance(at, (int, float)):
-        return datetime.fromtimestamp(at, timezone.utc).isoformat()
-    return str(at) if at else None
+def _storable(text: str) -> str:
+    """Return a text without NUL, and with � for halves of characters: the log takes neither."""
+    return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 # -- Accounts of assistants ------------------------------------------------------------------------
@@ -90,7 +103,7 @@ def read_chatgpt(conversation: Json) -> Iterator[Item]:
     session = conversation.get("conversation_id") or conversation.get("id")
     for name in reversed(branch):
         if message := nodes[name].get("message"):
-            yield from _read_chatgpt_message(message, session)
+            yield from _sound("messages", _read_chatgpt_message(message, session))
     for name in nodes.keys() - set(branch):
         if nodes[name].get("message"):
             yield Skipped("messages on branches that were left")
@@ -110,6 +123,9 @@ def _read_chatgpt_message(message: Json, session: str | None) -> Iterator[Item]:
     else:
         texts = []
         for part in content.get("parts") or ():
+            if part is None:
+                yield Skipped("malformed parts of messages")
+                continue
             text = part if isinstance(part, str) else part.get("text")
             if text is None:
                 yield Skipped(f"{part.get('content_type', 'unknown')} in messages")
@@ -130,25 +146,29 @@ def _read_chatgpt_message(message: Json, session: str | None) -> Iterator[Item]:
 def read_claude(conversation: Json) -> Iterator[Item]:
     """Read a conversation of a Claude account."""
     for message in conversation["chat_messages"]:
-        blocks = message.get("content") or []
-        texts = [block.get("text") or "" for block in blocks if block.get("type") == "text"]
-        for block in blocks:
-            if block.get("type") != "text":
-                yield Skipped(f"blocks of type {block.get('type')}")
-        for part in ("attachments", "files"):
-            for _ in message.get(part) or ():
-                yield Skipped(part)
-        text = "\n".join(filter(None, texts)) or message.get("text") or ""
-        if text.strip():
-            yield entry(
-                "message",
-                text,
-                "claude",
-                [message["uuid"]],
-                message.get("created_at"),
-                role=_ROLES.get(message["sender"], message["sender"]),
-                session_id=conversation.get("uuid"),
-            )
+        yield from _sound("messages", _read_claude_message(message, conversation.get("uuid")))
+
+
+def _read_claude_message(message: Json, session: str | None) -> Iterator[Item]:
+    blocks = message.get("content") or []
+    texts = [block.get("text") or "" for block in blocks if block.get("type") == "text"]
+    for block in blocks:
+        if block.get("type") != "text":
+            yield Skipped(f"blocks of type {block.get('type')}")
+    for part in ("attachments", "files"):
+        for _ in message.get(part) or ():
+            yield Skipped(part)
+    text = "\n".join(filter(None, texts)) or message.get("text") or ""
+    if text.strip():
+        yield entry(
+            "message",
+            text,
+            "claude",
+            [message["uuid"]],
+            message.get("created_at"),
+            role=_ROLES.get(message["sender"], message["sender"]),
+            session_id=session,
+        )
 
 
 # -- Other memories --------------------------------------------------------------------------------
@@ -218,17 +238,20 @@ def read_zep_message(message: Json) -> Iterator[Item]:
 def read_letta(file: Json) -> Iterator[Item]:
     """Read an agent file of Letta: its blocks are facts, and its messages what was said."""
     for block in file["blocks"]:
-        if block.get("label") == "persona":
-            yield Skipped("blocks about the agent")
-        elif (block.get("value") or "").strip():
-            identity = [block["id"], block.get("label")]
-            yield entry("fact", block["value"], "letta", identity, file.get("created_at"))
+        yield from _sound("blocks", _read_letta_block(block, file.get("created_at")))
     for agent in file["agents"]:
         for message in agent.get("messages") or ():
-            yield from _read_letta_message(message, agent)
+            yield from _sound("messages", _read_letta_message(message, agent))
     for part in ("files", "sources", "groups", "tools", "mcp_servers"):
         for _ in file.get(part) or ():
             yield Skipped(part)
+
+
+def _read_letta_block(block: Json, at: Any) -> Iterator[Item]:
+    if block.get("label") == "persona":
+        yield Skipped("blocks about the agent")
+    elif (block.get("value") or "").strip():
+        yield entry("fact", block["value"], "letta", [block["id"], block.get("label")], at)
 
 
 def _read_letta_message(message: Json, agent: Json) -> Iterator[Item]:
@@ -286,7 +309,7 @@ def _each(name: str, reader: Callable[[Json], Iterator[Item]]) -> Callable[[Json
 
     def read(value: Json) -> Iterator[Item]:
         for one in value[name]:
-            yield from reader(one)
+            yield from _sound(name, reader(one))
 
     return read
 

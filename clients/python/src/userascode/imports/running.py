@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
 MAX_CONTENT = 1_000_000
+# Entries that are read at a time; each may be as large as a request.
+PAGE = 100
 # For estimates: characters of a token, entries that a model reads together (UAC_STRUCTURE_ENTRIES),
 # and the tokens that it reads and writes beside them (benchmarks/capacity.toml).
 CHARACTERS_PER_TOKEN = 4
@@ -103,7 +105,7 @@ def import_items(user: User, items: Iterable[Item]) -> Iterator[Report]:
             report.added += seq > newest
             report.known += seq <= newest
         yield report
-    for entry in user.entries.list(page_size=500):
+    for entry in user.entries.list(page_size=PAGE):
         key = entry.idempotency_key or ""
         if key in expected and expected[key] == _digest(entry.content):
             del expected[key]
