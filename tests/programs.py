@@ -12,7 +12,12 @@ from collections.abc import Mapping
 import docker
 
 # Program → Debian's package of it.
-ALWAYS: Mapping[str, str] = {"chromium": "chromium", "curl": "curl", "git": "git"}
+ALWAYS: Mapping[str, str] = {
+    "chromium": "chromium",
+    "curl": "curl",
+    "git": "git",
+    "kubectl": "kubernetes-client",
+}
 # Tests that need these do not run without an engine that answers.
 WITH_ENGINE: Mapping[str, str] = {
     "docker": "docker.io",
