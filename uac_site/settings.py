@@ -155,7 +155,6 @@ try:
     CELERY_BROKER_URL = REDIS_URL
 except ValueError:  # the system checks report the invalid URL, if Celery gets that far
     CELERY_BROKER_URL = "memory://"
-CELERY_BROKER_TRANSPORT = "uac_site.broker:Transport"
 # A Celery message is only a wake-up hint (see ARCHITECTURE.md): it is acknowledged early, has no
 # result, and is never retried by Celery. Tasks, attempts and leases live in PostgreSQL.
 CELERY_TASK_IGNORE_RESULT = True

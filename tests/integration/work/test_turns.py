@@ -20,7 +20,7 @@ from memory.versions.models.runs import Run
 from tests.factories import make_checkpoint
 from tests.hints import read_hints
 from tests.steps import append_records
-from uac_site import broker
+from uac_site import celery
 from uac_site.celery import app
 from workers.service import dispatching
 from workers.service.dispatching import in_turn
@@ -57,8 +57,8 @@ def waiting(queue: str) -> list[Any]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> int:
     """Shorten the queues; return their maximum length."""
-    monkeypatch.setattr(broker, "MAX_WAITING", 50)
-    return 50 + broker.EVERY
+    monkeypatch.setattr(celery, "MAX_WAITING", 50)
+    return 50 + celery.EVERY
 
 
 def test_queue_that_nobody_takes_from_stays_bounded(short: int) -> None:
