@@ -88,12 +88,6 @@ def undecided(lane: Lane) -> QuerySet[LogEntry]:
     ).order_by("seq")
 
 
-def advance(lane: Lane, seq: int) -> None:
-    """Record that all entries in the lane up to `seq` have outcomes, to speed up later queries."""
-    lane.cursor_seq = seq
-    Lane.objects.filter(pk=lane.pk, token=lane.token).update(cursor_seq=seq)
-
-
 def hurry(lanes: QuerySet[Lane]) -> int:
     """Make these lanes' pending work due now; return how many lanes have pending work."""
     now = timezone.now()
@@ -105,14 +99,17 @@ def hurry(lanes: QuerySet[Lane]) -> int:
 def release(lane: Lane) -> bool:
     """Release the lane after success; return whether to wake workers because more work is due.
 
-    Raises LeaseLost if the caller has lost the lane. Appends, like this function, begin by locking
-    the user's row, so either this function sees a new entry, or the append finds the lane free.
+    Also stores `cursor_seq`, up to which the caller has given all entries outcomes, to speed up
+    later queries. Raises LeaseLost if the caller has lost the lane. Appends, like this function,
+    begin by locking the user's row, so either this function sees a new entry, or the append finds
+    the lane free.
     """
     with transaction.atomic():
         MemoryUser.objects.locked(lane.user_id)
         leases.check(lane)
         given_back = {
             **leases.RELEASED,
+            "cursor_seq": lane.cursor_seq,
             "attempts": 0,
             "last_error": "",
             # Set to now, so that any remaining work has to queue behind the workspace's other

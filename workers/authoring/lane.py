@@ -54,7 +54,7 @@ def settle_pending(lane: Lane) -> None:
     # Store how far the log is settled without gaps, so that this part isn't reread.
     last = structure.newest(lane.user_id).last_seq
     rest = lanes.pending(lane, 1)
-    lanes.advance(lane, rest[0].seq - 1 if rest else last)
+    lane.cursor_seq = rest[0].seq - 1 if rest else last
     lanes.release(lane)
 
 

@@ -6,7 +6,6 @@ entry) is rejected with the reason; the other entries go through.
 """
 
 import functools
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -43,22 +42,15 @@ from workers.gate.cases import Profile, ProjectCase
 
 logger = structlog.get_logger(__name__)
 
-# Number of seconds after which no further checkpoint is started, so that a user with a long backlog
-# doesn't hold up other users.
-TURN_SECONDS = 5.0
-
 # Errors that no entry caused: the entries are retried later.
 _TRANSIENT = (Error, MemoryError, SystemError)
 
 
 def settle_pending(lane: Lane) -> bool:
-    """Settle typed entries batch by batch; return whether more of the user's are pending."""
-    ends = time.monotonic() + TURN_SECONDS
-    while entries := lanes.pending(lane, settings.UAC_CHECKPOINT_BATCH):
+    """Settle a batch of typed entries; return whether more of the user's are pending."""
+    if entries := lanes.pending(lane, settings.UAC_CHECKPOINT_BATCH):
         commit_on_head(lane, lane.user_id, functools.partial(_build, entries))
-        lanes.advance(lane, entries[-1].seq)
-        if time.monotonic() > ends:
-            break
+        lane.cursor_seq = entries[-1].seq
     return lanes.release(lane)
 
 

@@ -17,7 +17,7 @@ from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.commits.conftest import Append, Records, trip
 from tests.steps import head_of, propose
 from workers import tasks
-from workers.commits import on_head, typed_entries
+from workers.commits import on_head
 
 pytestmark = pytest.mark.django_db
 
@@ -98,7 +98,7 @@ def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On a slow machine the time slice would end after the first checkpoint.
-    monkeypatch.setattr(typed_entries, "TURN_SECONDS", 600.0)
+    monkeypatch.setattr(tasks, "TURN_SECONDS", 600.0)
     append(trip(key="a"))
 
     before_each_commit([lambda: append(trip("Oslo", key="b"))])

@@ -161,7 +161,7 @@ def test_large_entries_go_in_smaller_batches(
 ) -> None:
     monkeypatch.setattr(lanes, "BATCH_BYTES", 5000)
     # On a slow machine the time slice would end after the first checkpoint.
-    monkeypatch.setattr(typed_entries, "TURN_SECONDS", 600.0)
+    monkeypatch.setattr(tasks, "TURN_SECONDS", 600.0)
 
     checkpoint(*(trip("x" * 2000, key=f"t{number}") for number in range(6)))
 

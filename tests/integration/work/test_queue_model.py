@@ -299,7 +299,7 @@ class Queue(RuleBasedStateMachine):
         for seq in batch:
             EntryOutcome.objects.create(user=self.user, seq=seq, outcome=Outcome.COVERED)
         if batch:
-            lanes.advance(lane, batch[-1])
+            lane.cursor_seq = batch[-1]
         assert lanes.release(lane) == bool(lanes.undecided(lane).exists())
         return set(batch)
 
