@@ -164,7 +164,9 @@ def test_agents_are_answered_at_the_same_address(deployment: Deployment, person:
 def test_forged_claim_of_tls_is_not_believed(deployment: Deployment) -> None:
     """Only the balancer may report TLS; nobody else reaches web and mcp from outside."""
     for name in SERVICES:
-        for container in deployment.containers(name):
+        containers = deployment.containers(name)
+        assert containers, name
+        for container in containers:
             bound = inspected(container)["HostConfig"]["PortBindings"]
             assert bool(bound) == (name == "balancer"), name
 
@@ -175,7 +177,9 @@ INSIDE = ("postgres", "redis", "web", "mcp", "worker-sandbox", "beat", "socket-p
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_only_calling_services_have_a_way_outside(deployment: Deployment, service: str) -> None:
-    for container in deployment.containers(service):
+    containers = deployment.containers(service)
+    assert containers
+    for container in containers:
         named = run(
             *("docker", "inspect", "--format"),
             "{{range .NetworkSettings.Networks}}{{.NetworkID}} {{end}}",

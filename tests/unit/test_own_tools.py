@@ -1,5 +1,6 @@
 """Tools of these tests: how they wait, draw examples, and set tests aside."""
 
+import ast
 import datetime
 import os
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from django.utils import timezone
+from hypothesis import strategies as st
 
 from tests.conftest import UNKNOWN
 from tests.quarantine import MAX_DAYS, QUARANTINED, Quarantined
@@ -27,20 +29,31 @@ def test_waits_end_when_it_has_come_and_say_so_when_it_has_not() -> None:
         polled(lambda: "nothing", lambda seen: False, seconds=0)
 
 
-def test_every_property_follows_the_profile(
-    request: pytest.FixtureRequest,
-) -> None:
-    profile = hypothesis.settings.get_profile("patient")
-    assert profile.deadline is None
-    assert profile.derandomize == bool(os.environ.get("CI"))
-    assert hypothesis.settings.default == profile
-    for item in request.session.items:
-        test = getattr(item, "obj", None)
-        if hypothesis.is_hypothesis_test(test):
-            settings = getattr(test, "_hypothesis_internal_use_settings", profile)
-            assert settings.deadline is None, item.nodeid
-            assert settings.derandomize == profile.derandomize, item.nodeid
-            assert (settings.database is None) == (profile.database is None), item.nodeid
+@hypothesis.given(st.integers())
+def draws(number: int) -> None:
+    """A property without settings of its own."""
+
+
+def test_properties_have_no_deadline_and_the_same_examples_in_ci() -> None:
+    settings = draws._hypothesis_internal_use_settings  # type: ignore[attr-defined]
+
+    assert settings.deadline is None
+    assert settings.derandomize == bool(os.environ.get("CI"))
+
+
+def test_no_property_sets_what_the_profile_sets() -> None:
+    calls = [
+        call
+        for file in (CHECKOUT / "tests").rglob("test_*.py")
+        for call in ast.walk(ast.parse(file.read_text()))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in ("settings", "hypothesis.settings")
+    ]
+    assert len(calls) > 10, "the pattern finds settings"
+    for call in calls:
+        given = {option.arg: ast.unparse(option.value) for option in call.keywords}
+        assert given.get("deadline", "None") == "None", ast.unparse(call)
+        assert not {"derandomize", "database"} & given.keys(), ast.unparse(call)
 
 
 def is_overdue(one: Quarantined) -> bool:

@@ -8,8 +8,8 @@ from django.utils.safestring import SafeString
 
 from memory.kernel.admin.display import NOTHING, badge, inline, lines, source_line
 
-# The question each gate check answers, for readers who don't know the gate's code.
-_ASKS = {
+# The question that each check answers, for readers who don't know the gate's code.
+QUESTIONS = {
     "policy": "Is the code valid Python without side effects?",
     "no loss": "Does the project still contain every record that was not retired?",
     "grounding": "Do the entries support what the records state?",
@@ -35,7 +35,7 @@ def gate(verdict: Mapping[str, Any] | None) -> SafeString | str:
             '{} <b>{}</b> <span class="quiet">{}</span>{}',
             badge("passed" if check["passed"] else "failed"),
             check["name"],
-            _ASKS.get(check["name"], ""),
+            QUESTIONS.get(check["name"], ""),
             lines(_finding(finding) for finding in check["findings"]) if check["findings"] else "",
         )
         for check in checks

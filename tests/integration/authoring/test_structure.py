@@ -288,7 +288,9 @@ def test_calls_of_a_window_share_their_work(user: MemoryUser, say: Say, work: Wo
     say("The user likes coffee.", kind=EntryKind.FACT)
     work(script=taking_notes)
     # Then each version has the calls that made it
-    for checkpoint in user.checkpoints.all():
+    checkpoints = user.checkpoints.all()
+    assert len(checkpoints) == 2
+    for checkpoint in checkpoints:
         calls = LlmCall.objects.filter(checkpoint=checkpoint)
         assert calls.count() == 2
         assert len({call.work for call in calls}) == 1

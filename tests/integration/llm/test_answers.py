@@ -175,6 +175,7 @@ def test_repeated_prompt_parts_are_marked_for_caching(connect: Connect, protocol
         first = model.complete(QUESTION, [REMEMBER])
         answer_calls(model, first, "yes")
 
+    assert len(server.requests) == 2
     for request in server.requests:
         if protocol != "anthropic":
             assert "cache_control" not in request.text

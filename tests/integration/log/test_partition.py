@@ -42,7 +42,9 @@ def partitions() -> list[str]:
             "SELECT inhrelid::regclass::text FROM pg_inherits"
             " WHERE inhparent = 'memory_logentry'::regclass ORDER BY 1"
         )
-        return [name for (name,) in cursor.fetchall()]
+        names = [name for (name,) in cursor.fetchall()]
+    assert names
+    return names
 
 
 def plan(statement: str) -> str:

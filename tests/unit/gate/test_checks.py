@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from memory.versions.admin.verdicts import QUESTIONS
 from workers.findings import Finding, Verdict
 from workers.gate import checks
 from workers.gate.cases import Profile
@@ -119,6 +120,12 @@ def test_every_check_of_every_profile_is_in_the_table_of_stops() -> None:
     assert {(profile, check) for profile, check, _ in STOPS} == {
         (profile, one.name) for one in CHECKS for profile in one.profiles
     }
+
+
+def test_staff_read_what_each_check_asks() -> None:
+    before_the_gate = {"coverage", "edits", "files", "import"}
+
+    assert QUESTIONS.keys() == {one.name for one in CHECKS} | before_the_gate
 
 
 @pytest.mark.parametrize(("profile", "check", "last"), STOPS)
