@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from django.utils import timezone
 
@@ -25,6 +25,8 @@ from workers.execution.loading import LoadPlan, allowance_of, load
 from workers.execution.outlook import foresee
 from workers.findings import Check, Verdict
 from workers.gate.execution_findings import OTHER_HASH_SEED
+from workers.policy import kinds_of_file
+from workers.policy.kinds_of_file import FileKind
 from workers.sandbox import runner
 from workers.sandbox.client import Sandbox
 
@@ -68,6 +70,7 @@ class ProjectCase:
     told on which days alerts will change.
     """
 
+    file_kinds: ClassVar[Sequence[FileKind]] = kinds_of_file.PROJECT
     profile: Profile
     user: MemoryUser
     parent: Checkpoint | None
@@ -171,6 +174,7 @@ class ProjectCase:
 class WorkspaceCase:
     """A version of a workspace constraint, judged in sandboxes that hold no user's data."""
 
+    file_kinds: ClassVar[Sequence[FileKind]] = kinds_of_file.WORKSPACE
     constraint: WorkspaceConstraint
     version: WorkspaceConstraintVersion
     verdict: Verdict = field(default_factory=Verdict)

@@ -60,12 +60,8 @@ PROJECT = (TYPED, *CODE)
 
 CHECKS = (
     GateCheck(
-        "policy", TEXT, PROJECT, "changed files",
+        "policy", TEXT, (*PROJECT, WORKSPACE), "changed files",
         "the code is of the kind that its file may contain", project.check_files,
-    ),
-    GateCheck(
-        "policy", TEXT, (WORKSPACE,), "both files",
-        "the code is of the kind that its file may contain", workspace.check_files,
     ),
     GateCheck(
         "no loss", TEXT, PROJECT, "changed files",

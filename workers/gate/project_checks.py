@@ -23,7 +23,7 @@ from memory.versions.models.runs import Run
 from workers.execution.loading import load, loaded, plan_run
 from workers.execution.outlook import alerts_of, day_of
 from workers.findings import Finding, Verdict
-from workers.gate.cases import Profile, ProjectCase
+from workers.gate.cases import Profile, ProjectCase, WorkspaceCase
 from workers.gate.cited_entries import unfounded
 from workers.gate.constraint_mutants import BLOCKING_ONCE, surviving_mutants
 from workers.gate.execution_findings import (
@@ -50,10 +50,10 @@ STILL_FAILS = "still_fails"
 NOT_MENDED = "the constraint stays unchanged and raises no new alerts until you fix it"
 
 
-def check_files(case: ProjectCase) -> Iterator[Finding]:
+def check_files(case: ProjectCase | WorkspaceCase) -> Iterator[Finding]:
     """Yield a finding for each violation of the policy in a changed file."""
     for path, source in case.sources.items():
-        yield from check_policy(path, source)
+        yield from check_policy(path, source, case.file_kinds)
 
 
 def check_no_loss(case: ProjectCase) -> Iterator[Finding]:

@@ -20,14 +20,7 @@ from workers.gate.execution_findings import (
     same_evidence_in_tests,
 )
 from workers.gate.type_errors import type_errors_of_files
-from workers.policy.checks import check_workspace_policy
 from workers.sandbox.limits import Limits
-
-
-def check_files(case: WorkspaceCase) -> Iterator[Finding]:
-    """Yield a finding for each violation of the policy."""
-    for path, source in case.sources.items():
-        yield from check_workspace_policy(path, source)
 
 
 def check_shape(case: WorkspaceCase) -> Iterator[Finding]:

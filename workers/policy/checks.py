@@ -8,11 +8,11 @@ sandbox, in which all code runs, is one.
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from memory.kernel.texts import parse_python
 from workers.findings import Finding
-from workers.policy.kinds_of_file import MANIFEST, PROJECT, QUERY, WORKSPACE, FileKind, kind_of
+from workers.policy.kinds_of_file import MANIFEST, PROJECT, QUERY, FileKind, kind_of
 from workers.policy.rules import Breach, check_tree
 
 QUERY_PATH = "<query>"
@@ -22,26 +22,15 @@ _ENCODING = re.compile(r"coding[:=]")  # only in a comment in the first two line
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 
-def check_policy(path: str, source: str) -> list[Finding]:
-    """Return the policy violations in one file of a project, sorted by line."""
-    kind = kind_of(path, PROJECT)
+def check_policy(path: str, source: str, kinds: Sequence[FileKind] = PROJECT) -> list[Finding]:
+    """Return the policy violations in a file, sorted by line; its path decides which kind it is."""
+    kind = kind_of(path, kinds)
     if kind is None:
         message = (
             f"{path} is not a project file: use domains/<domain>/schema.py or state.py,"
             " constraints/<name>.py or tests/test_<name>.py"
         )
         return [Finding(code="path", path=path, line=1, message=message)]
-    return _check(path, source, kind)
-
-
-def check_workspace_policy(path: str, source: str) -> list[Finding]:
-    """Return the policy violations in a workspace constraint or its tests, sorted by line.
-
-    Raises KeyError for any other path.
-    """
-    kind = kind_of(path, WORKSPACE)
-    if kind is None:
-        raise KeyError(path)
     return _check(path, source, kind)
 
 

@@ -11,11 +11,10 @@ from sandbox_image.runner import PRELOADED
 from typecheck_image.checker import KNOWN
 from workers.authoring.prompts import CONSTRAINTS
 from workers.findings import Finding
-from workers.policy import library
+from workers.policy import kinds_of_file, library
 from workers.policy.checks import (
     check_policy,
     check_query,
-    check_workspace_policy,
 )
 from workers.policy.library import LIBRARY
 
@@ -724,12 +723,12 @@ def check(today: datetime.date, leases: Sequence[Lease]) -> Iterator[Alert]:
 
 
 def test_a_workspace_constraint_declares_classes_and_takes_records() -> None:
-    assert check_workspace_policy(WORKSPACE, OF_WORKSPACE) == []
+    assert check_policy(WORKSPACE, OF_WORKSPACE, kinds_of_file.WORKSPACE) == []
     tests = (
         "from uac.testing import run_check\nfrom workspace.constraints import lease_end\n"
         "def test_it() -> None:\n    assert run_check(lease_end) == []\n"
     )
-    assert check_workspace_policy(WORKSPACE_TEST, tests) == []
+    assert check_policy(WORKSPACE_TEST, tests, kinds_of_file.WORKSPACE) == []
     # And a project's constraint may do neither
     assert set(codes(check_policy(CONSTRAINT, OF_WORKSPACE))) == {"top_level", "check"}
 
@@ -754,7 +753,7 @@ def test_a_workspace_constraint_declares_classes_and_takes_records() -> None:
 def test_a_workspace_constraint_knows_no_project(path: str, statement: str, code: str) -> None:
     source = statement if path == WORKSPACE_TEST else f"{OF_WORKSPACE}\n{statement}\n"
 
-    assert code in codes(check_workspace_policy(path, source))
+    assert code in codes(check_policy(path, source, kinds_of_file.WORKSPACE))
 
 
 @pytest.mark.parametrize("path", [CONSTRAINT, "tests/test_expiring.py"])
@@ -768,8 +767,8 @@ def test_no_project_knows_a_workspace_constraint(path: str, statement: str) -> N
 
 def test_a_path_that_is_none_of_a_workspace_constraint_is_refused() -> None:
     for path in (CONSTRAINT, "workspace/x.py", "workspace/constraints/a/b.py"):
-        with pytest.raises(KeyError):
-            check_workspace_policy(path, OF_WORKSPACE)
+        findings = check_policy(path, OF_WORKSPACE, kinds_of_file.WORKSPACE)
+        assert codes(findings) == ["path"]
     assert codes(check_policy(WORKSPACE, OF_WORKSPACE)) == ["path"]
 
 
