@@ -8,6 +8,7 @@ other languages in English.
 
 import datetime
 import re
+from collections.abc import Collection
 
 from memory.language.dates_in_text import FLAGS, Said, absolute_dates, masked, read_years
 from memory.language.relative_dates_in_text import (
@@ -20,8 +21,13 @@ from memory.language.times_in_text import times_said
 _ANY_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|2[01])\d\d(?!\d)|(?<=['’])\d\d(?!\d)", FLAGS)
 
 
-def moments_said(text: str, at: datetime.datetime) -> Said:
-    """Return the dates and times mentioned in a text that was said at the local time `at`."""
+def moments_said(
+    text: str, at: datetime.datetime, months: Collection[tuple[int, int]] = ()
+) -> Said:
+    """Return the dates and times mentioned in a text that was said at the local time `at`.
+
+    `months` are months that were mentioned before: "the 14th" may be in one of them.
+    """
     moments = Said()
     today = at.date()
     moments.days.add(today)
@@ -35,7 +41,7 @@ def moments_said(text: str, at: datetime.datetime) -> Said:
         moments.days.update(phrase.days)
         moments.months.update(phrase.months)
     rest = masked(text, [(phrase.start, phrase.end) for phrase in dated])
-    add_yearless_dates(rest, today, moments)
+    add_yearless_dates(rest, today, moments, months)
     add_dates_in_words(text, today, moments)
     add_relative_dates(text, today, moments)
     moments.times.update(times_said(text))

@@ -3,7 +3,7 @@
 import calendar
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from memory.language.dates_in_text import (
     DAY_MONTH,
@@ -117,8 +117,13 @@ _DAYS_AWAY = (
 )
 
 
-def add_yearless_dates(text: str, today: datetime.date, moments: Said) -> None:
-    """Add each date without a year, once for every year that is mentioned or close to today."""
+def add_yearless_dates(
+    text: str, today: datetime.date, moments: Said, months: Collection[tuple[int, int]] = ()
+) -> None:
+    """Add each date without a year, once for every year that is mentioned or close to today.
+
+    A day without a month is one of the mentioned months, of `months`, or of those close to today.
+    """
     years = [*_near(today), *sorted(moments.years)[:MAX_YEARS]]
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
@@ -135,10 +140,11 @@ def add_yearless_dates(text: str, today: datetime.date, moments: Said) -> None:
         moments.months.update((year, month) for year in years)
     in_some_month = [int(match[1]) for match in _OF_MONTH.finditer(text)]
     in_some_month += [_ordinal(match["days"]) for match in _ON_ORDINAL.finditer(text)]
+    near = [_shifted(today.replace(day=1), distance) for distance in (-1, 0, 1)]
+    named = sorted({*moments.months, *months})[:MAX_YEARS]
     for day in in_some_month:
-        for distance in (-1, 0, 1):
-            month_of = _shifted(today.replace(day=1), distance)
-            moments.days.update(valid_days([month_of.year], month_of.month, day))
+        for year, month in {*named, *((first.year, first.month) for first in near)}:
+            moments.days.update(valid_days([year], month, day))
 
 
 def add_dates_in_words(text: str, today: datetime.date, moments: Said) -> None:

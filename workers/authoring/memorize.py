@@ -38,7 +38,7 @@ from workers.authoring.partial_answers import WrongChange, take_items
 from workers.authoring.predicted_numbers import structure_calls
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
-from workers.authoring.short_forms import expand_edits, expand_facts
+from workers.authoring.short_forms import expand_facts, split_edits
 from workers.authoring.tools import EDITS, all_or_changes, object_schema, text_schema
 from workers.authoring.workbench import Workbench
 from workers.findings import Finding
@@ -128,6 +128,7 @@ _RELATIVE = re.compile(
     r"|(?:days?|weeks?|months?|years?)\s+ago)\b",
     re.IGNORECASE,
 )
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _QUOTATION = re.compile(r'"[^"]*"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|‘[^‘’]*’')
 # What may stand between a date and the relative words that it resolves: "last Friday (2023-07-14)".
 _BETWEEN = re.compile(
@@ -179,10 +180,9 @@ def memorize(
     related = bench.related(lane, messages)
     known_facts = _find_known_facts(user, related.facts)
     remembered = {fact.seq: _source(fact, fact.content or "") for fact in known_facts}
-    slice_ = _Slice(
-        user, messages, _earlier(user, messages[0]), _lines(user, known_facts), remembered
-    )
-    parts = list(_parts(user, messages))
+    earlier = _earlier(user, messages[0])
+    slice_ = _Slice(user, messages, _lines(user, earlier), _lines(user, known_facts), remembered)
+    parts = list(_parts(user, messages, earlier))
     answer = None
     # Ask for edits as well only if no other entry is waiting to be structured.
     combines = settings.UAC_LLM_COMBINE_STEPS and len(parts) == 1
@@ -309,7 +309,7 @@ class _Kept:
             if not isinstance(call.arguments["edits"], list | dict):
                 self.unreadable = call.arguments["edits"]
                 return
-        sent = [expand_edits(call.arguments["edits"]) for call in with_edits]
+        sent = [split_edits(call.arguments["edits"]) for call in with_edits]
         try:
             self.edits = take_items(self.edits, sent, 0, "edit")
         except WrongChange:
@@ -476,6 +476,7 @@ def _unresolved_date(text: str) -> str:
     """
     quoted = [match.span() for match in _QUOTATION.finditer(text)]
     dates = [(dated.start, dated.end) for dated in absolute_dates(text)]
+    dates += [match.span() for match in _YEAR.finditer(text)]
     for match in _RELATIVE.finditer(masked(text, quoted)):
         gaps = [
             text[match.end() : start] if start >= match.end() else text[end : match.start()]
@@ -550,14 +551,14 @@ def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     return {name: value for name, value in metadata[0].items() if name in same} or None
 
 
-def _earlier(user: MemoryUser, first: LogEntry) -> str:
+def _earlier(user: MemoryUser, first: LogEntry) -> list[LogEntry]:
     """Return the session's messages before `first`, which show what "it" or "there" refers to."""
     if first.session_id is None:
-        return ""
+        return []
     before = LogEntry.objects.filter(
         user=user, kind=EntryKind.MESSAGE, session_id=first.session_id, seq__lt=first.seq
     ).order_by("-seq")[:CONTEXT_MESSAGES]
-    return _lines(user, _newest(user, before, CONTEXT_CHARACTERS))
+    return _newest(user, before, CONTEXT_CHARACTERS)
 
 
 def _find_known_facts(user: MemoryUser, related: Iterable[LogEntry]) -> list[LogEntry]:
@@ -596,8 +597,13 @@ class _Part:
     sources: Mapping[int, Source]
 
 
-def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[_Part]:
-    """Yield one question for all messages, or one for each piece of a single long message."""
+def _parts(
+    user: MemoryUser, messages: Sequence[LogEntry], earlier: Sequence[LogEntry]
+) -> Iterator[_Part]:
+    """Yield one question for all messages, or one for each piece of a single long message.
+
+    `earlier` are the session's messages before them.
+    """
     zone = zoneinfo.ZoneInfo(user.time_zone)
     first = messages[0]
     pieces = list(split(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
@@ -606,9 +612,13 @@ def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[_Part]:
             text = prompts.entry(first, zone, piece, f"piece {number} of {len(pieces)}")
             yield _Part(text, {first.seq: _source(first, piece)})
     else:
+        previous = ["", *(one.content or "" for one in [*earlier, *messages])][len(earlier) :]
         yield _Part(
             "\n".join(prompts.entry(one, zone, one.content or "") for one in messages),
-            {one.seq: _source(one, one.content or "") for one in messages},
+            {
+                one.seq: replace(_source(one, one.content or ""), before=before)
+                for one, before in zip(messages, previous, strict=False)
+            },
         )
 
 

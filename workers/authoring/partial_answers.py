@@ -3,14 +3,15 @@
 In its first answer, a model sends a list of facts or edits. If some are refused, the others are
 kept, and the next answer is an object that names only the changes, by number: `{"5": "new text"}`,
 `{"5": {"fields": {"to": "Rome"}}}`, or `{"5": null}` to leave an item out.
+
+Items are kept in the form in which the model wrote them, so that it changes what it knows.
 """
 
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# The attributes of an item that a change is merged into instead of replacing them.
-_MERGED = ("fields", "derived")
+from workers.authoring.short_forms import operation_of
 
 
 class WrongChange(Exception):
@@ -37,10 +38,12 @@ def change_items(
 ) -> dict[int, Any]:
     """Return the kept items with these changes; raise WrongChange if one can't be made.
 
-    A string replaces an item's text, and an object those attributes that it has. The number after
-    the last one adds an item; `first` is the number of the first one.
+    A string replaces an item's text, and an object those attributes that it has. Of a list, the
+    first item takes the number, and the others those after the last one. The number after the last
+    one adds an item; `first` is the number of the first one.
     """
     items = dict(kept)
+    further: list[Any] = []
     for name, change in changes.items():
         following = max(items, default=first - 1) + 1
         number = int(name) if name.isascii() and name.isdecimal() else -1
@@ -50,11 +53,14 @@ def change_items(
                 f"There is no {noun} {name!r} to change: they are numbered {choices}; a further one"
                 f" would be {following}."
             )
-        if change is None:
-            items.pop(number, None)
-        else:
-            items[number] = _changed(items.get(number), change)
-    return items
+        parts = change if isinstance(change, list) else [change]
+        before = items.pop(number, None)
+        changed = [_changed(before, part) for part in parts if part is not None]
+        if changed:
+            items[number], *others = changed
+            further += others
+    items |= dict(enumerate(further, max(items, default=first - 1) + 1))
+    return dict(sorted(items.items()))
 
 
 def _changed(item: Any, change: Any) -> Any:
@@ -62,11 +68,11 @@ def _changed(item: Any, change: Any) -> Any:
         change = {"text": change}
     if not isinstance(item, Mapping) or not isinstance(change, Mapping):
         return change
-    if change.get("op", item.get("op")) != item.get("op"):
+    if operation_of(change) not in (None, operation_of(item)):
         return change  # another operation, which has other attributes
     merged = {
         name: {**item[name], **value}
         for name, value in change.items()
-        if name in _MERGED and isinstance(value, Mapping) and isinstance(item.get(name), Mapping)
+        if isinstance(value, Mapping) and isinstance(item.get(name), Mapping)
     }
     return {**item, **change, **merged}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from memory.project import Dismiss, Note
 from workers.authoring.tools import CONSTRAINT_RULES, TOOLS
 from workers.llm.interface import ToolCall
 from workers.llm.tool_calls import read_call
@@ -11,6 +12,8 @@ from workers.llm.tool_calls import read_call
 NO_ENTRY = 2**31 - 1
 # The attributes that cite entries: see `workers.authoring.taken_over`.
 _CITING = ("sources", "from")
+# The operations whose value may be the cited entries: see `workers.authoring.short_forms`.
+_OPERATIONS = (Note.op, Dismiss.op)
 
 
 def structure_calls(
@@ -38,8 +41,10 @@ def _edit(edit: Any, first: int, numbers: Mapping[int, int | None]) -> Any:
     """Return an edit with actual numbers; None if it cites only facts that were not appended."""
     if not isinstance(edit, Mapping):
         return edit
-    given = [name for name in _CITING if edit.get(name)]
+    operations = [name for name in _OPERATIONS if isinstance(edit.get(name), int | list)]
+    given = [*operations, *(name for name in _CITING if edit.get(name))]
     edit = _numbers_in(edit, first, numbers)
+    edit |= {name: _actual(edit[name], first, numbers) for name in operations}
     cited = {name: _kept(edit[name]) for name in given}
     if given and not any(cited.values()):
         return None

@@ -42,17 +42,6 @@ class Candidates:
         self._days = {record_id: self._days_in(of_one) for record_id, of_one in texts.items()}
         self._uses = Counter(word for words in self._words.values() for word in {*_all(words)})
 
-    def find_equal(self, fields: Mapping[str, Any]) -> RecordId | None:
-        """Return the newest record that has exactly these fields and values."""
-        given = {name: value for name, value in fields.items() if value is not None}
-        for record_id, record in self._records.items():
-            held = {name: value for name, value in record.fields.items() if value is not None}
-            if held.keys() == given.keys() and all(
-                _is_equal(value, given[name]) for name, value in held.items()
-            ):
-                return record_id
-        return None
-
     def find_alike(self, fields: Mapping[str, Any]) -> RecordId | None:
         """Return the record that says the same as these fields, if any does.
 
@@ -128,20 +117,6 @@ def _texts(record: Record) -> dict[str, str]:
         for name, value in record.fields.items()
         if value is not None and not isinstance(value, EnumMember | bool)
     }
-
-
-def _is_equal(held: Value, new: Any) -> bool:
-    """Return whether a text is the same but for case and spaces, or another plain value is."""
-    match held:
-        case str():
-            return isinstance(new, str) and _plain_text(held) == _plain_text(new)
-        case bool() | int() | float():
-            return type(held) is type(new) and held == new
-    return _is_date(held) and text_of(held) == new
-
-
-def _plain_text(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".")
 
 
 def _all(texts: Mapping[str, set[str]]) -> set[str]:

@@ -8,7 +8,9 @@ first attribute is the operation, with what it applies to as its value:
     {"update": "travel.trips.rome", "from": 12, "fields": {"on": "2026-05-03"}}
     {"note": [12, 13]}
 
-They are expanded into the long forms, which the rest of the server reads; these pass unchanged.
+Rows and lists of notes are split as soon as they arrive, so that each edit has a number. The model
+changes edits by number in the form in which it wrote them; each is expanded into its long form, in
+which the rest of the server reads it, when it is applied. Long forms pass unchanged.
 """
 
 import re
@@ -47,19 +49,17 @@ def expand_facts(sent: Any) -> Any:
     return [_expand_fact(fact) for fact in sent] if isinstance(sent, list) else sent
 
 
-def expand_edits(sent: Any) -> Any:
-    """Return a list of edits, or changes to edits by number, in long form.
+def split_edits(sent: Any) -> Any:
+    """Return a list of single edits, or changes by number, each with a list of single edits.
 
-    In a list, each row of an `add` becomes an edit, and so does each entry of a `note`.
+    Each row of an `add` becomes an edit, and so does each entry of a `note`.
     """
     if isinstance(sent, Mapping):
-        return {number: _expand_change(change) for number, change in sent.items()}
+        return {
+            number: None if change is None else [*_single_edits([change])]
+            for number, change in sent.items()
+        }
     return [*_single_edits(sent)] if isinstance(sent, list) else sent
-
-
-def _expand_change(change: Any) -> Any:
-    edits = [*_single_edits([change])]
-    return edits[0] if len(edits) == 1 else change
 
 
 def _expand_fact(sent: Any) -> Any:
@@ -74,38 +74,43 @@ def _expand_fact(sent: Any) -> Any:
 
 
 def _single_edits(sent: Sequence[Any]) -> Iterator[Any]:
-    for edit in map(expand_edit, sent):
+    for edit in sent:
         if not isinstance(edit, Mapping):
             yield edit
         elif isinstance(rows := edit.get("rows"), list):
             rest = {name: value for name, value in edit.items() if name != "rows"}
-            yield from (expand_edit({**rest, "row": row}) for row in rows)
-        elif isinstance(entries := edit.get("each"), list):
-            rest = {name: value for name, value in edit.items() if name != "each"}
-            yield from ({**rest, "from": seq} for seq in entries)
+            yield from (_with_named_values({**rest, "row": row}) for row in rows)
+        elif isinstance(entries := edit.get(Note.op), list) and "text" not in edit:
+            yield from ({**edit, Note.op: seq} for seq in entries)
         else:
             yield edit
 
 
 def expand_edit(sent: Any) -> Any:
-    """Return an edit, or a change to one, in long form; several rows or notes stay together."""
+    """Return a single edit in long form."""
     if not isinstance(sent, Mapping):
         return sent
     edit = dict(sent)
-    op = next((name for name in edit if name in OPERATIONS), None)
-    if "op" not in edit and op is not None:
-        edit = {"op": op, **_target(op, edit.pop(op), edit), **edit}
-    fields, row = edit.get("fields"), edit.get("row")
-    if edit.get("op") == DefineClass.op and isinstance(fields, Mapping):
-        edit["fields"] = [{"name": name, **_type(type_)} for name, type_ in fields.items()]
-    if edit.get("op") == Conflict.op and isinstance(edit.get("records"), list):
+    op = operation_of(edit)
+    if op in edit:
+        target = _target(op, edit.pop(op))
+        edit = edit | target if "op" in edit else {"op": op, **target, **edit}
+    edit = _with_named_values(edit)
+    fields = edit.get("fields")
+    if op == DefineClass.op and isinstance(fields, Mapping):
+        edit["fields"] = [
+            {"name": name, **_type(type_)} for name, type_ in fields.items() if type_ is not None
+        ]
+    if op == Conflict.op and isinstance(edit.get("records"), list):
         edit["records"] = [_record(record) for record in edit["records"]]
-    if edit.get("op") == Add.op and (named := _named_values(row, fields)) is not None:
-        del edit["row"]
-        values = {name: value for name, value in named.items() if value is not None}
-        edit |= {name: values.pop(name) for name in ROW if name in values}
-        edit["fields"] = values
+    if op == Add.op and isinstance(fields, Mapping):
+        edit["fields"] = {name: value for name, value in fields.items() if value is not None}
     return edit
+
+
+def operation_of(edit: Mapping[str, Any]) -> Any:
+    """Return the operation of an edit in either form; None of a change that names none."""
+    return edit.get("op") or next((name for name in edit if name in OPERATIONS), None)
 
 
 def refuse_row(edit: Mapping[str, Any]) -> None:
@@ -120,15 +125,13 @@ def refuse_row(edit: Mapping[str, Any]) -> None:
         )
 
 
-def _target(op: str, value: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+def _target(op: str, value: Any) -> dict[str, Any]:
     """Return the attributes that an operation's value stands for."""
-    if op == Note.op and isinstance(value, str):
-        return {"text": value}
-    if op == Note.op and isinstance(value, list) and "text" not in others:
-        return {"each": value}
     names = _TARGETS[op]
     if not isinstance(value, str) or op in (Conflict.op, Dismiss.op):
         return {names[0]: value}
+    if op == Note.op:
+        return {"text": value}
     return dict(zip(names, value.split(".", len(names) - 1), strict=False))
 
 
@@ -142,11 +145,18 @@ def _record(record: Any) -> Any:
     return dict(zip(_RECORD, record.split(".", len(_RECORD) - 1), strict=False))
 
 
-def _named_values(row: Any, fields: Any) -> dict[str, Any] | None:
-    """Return a row's values by column, or None if the row does not fit the columns."""
-    if not isinstance(row, list) or not isinstance(fields, list):
-        return None
-    columns = (*ROW, *fields)
-    if len(row) != len(columns) or not all(isinstance(name, str) for name in fields):
-        return None
-    return dict(zip(columns, row, strict=True))
+def _with_named_values(edit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an edit with a row's values by name, if it has a row that fits its columns.
+
+    The columns are the edit's `fields`: their names or, once the row has been named, the fields.
+    """
+    row, fields = edit.get("row"), edit.get("fields")
+    if not isinstance(row, list) or not isinstance(fields, list | Mapping):
+        return dict(edit)
+    columns = [*ROW, *fields]
+    if len(row) != len(columns) or not all(isinstance(name, str) for name in columns):
+        return dict(edit)
+    values = dict(zip(columns, row, strict=True))
+    own = {name: value for name in ROW if (value := values.pop(name)) is not None}
+    rest = {name: value for name, value in edit.items() if name not in ("row", *ROW)}
+    return {**rest, **own, "fields": values}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from memory.constraints.constraint_sources import reads_field, reads_of
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.log.models.entries import STATEMENTS, EntryOutcome, LogEntry, Outcome
 from memory.project import (
@@ -20,6 +21,7 @@ from memory.project import (
     Record,
     RecordId,
     Update,
+    WidenField,
     WriteConstraint,
     apply,
     proposal_from_json,
@@ -36,7 +38,7 @@ from memory.versions.prescribed_classes import adopt_prescribed
 from workers.authoring.partial_answers import WrongChange, change_items
 from workers.authoring.related_records import find_entries, locate_records, rank_records
 from workers.authoring.same_records import Candidates
-from workers.authoring.short_forms import expand_edit, expand_edits, refuse_row
+from workers.authoring.short_forms import expand_edit, refuse_row, split_edits
 from workers.authoring.taken_over import take_over
 from workers.authoring.tools import NEW, SAME_AS
 from workers.gate.cited_entries import TooMuchCited, read_sources
@@ -392,7 +394,7 @@ class Workbench:
         """
         before = set(self.edits)
         self._asked |= self._asked_now
-        sent = expand_edits(sent)
+        sent = split_edits(sent)
         if isinstance(sent, Mapping):
             try:
                 self._sent = change_items(self._sent, sent, 0, "edit")
@@ -408,7 +410,8 @@ class Workbench:
                 if (problem := self._apply(number, data))
             }
         applied = self.edits.keys() if isinstance(sent, Mapping) else self.edits.keys() - before
-        message = " ".join([f"Applied: {_ranges(applied)}.", *self._new_places(applied)])
+        hints = [*self._new_places(applied), *self._readers_of_widened(applied)]
+        message = " ".join([f"Applied: {_ranges(applied)}.", *hints])
         if refused:
             lines = "\n".join(f"- edit {number}: {why}" for number, why in refused.items())
             raise ToolFailed(
@@ -425,6 +428,24 @@ class Workbench:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
+
+    def _readers_of_widened(self, numbers: Iterable[int]) -> Iterator[str]:
+        """For each field widened by these edits, yield the constraints that may read it."""
+        widened = [
+            edit for number in sorted(numbers) if isinstance(edit := self.edits[number], WidenField)
+        ]
+        names = self.outline.constraints if widened else ()
+        reads = {name: reads_of(self._project.source(constraint_path(name))) for name in names}
+        for edit in widened:
+            domain = self.outline.domains[edit.domain]
+            class_ = domain.classes[edit.class_name]
+            if readers := [
+                name for name, read in reads.items() if reads_field(read, domain, class_, edit.name)
+            ]:
+                yield (
+                    f"{edit.class_name}.{edit.name} is read by {', '.join(readers)}, which must"
+                    " allow for all that it may hold now."
+                )
 
     def follow(self, user: MemoryUser) -> list[str]:
         """Apply the edits to the user's newest version; return a line for each that now fails."""
@@ -495,7 +516,7 @@ class Workbench:
         candidates = self._candidates(str(edit.get("domain")), str(edit.get("class_name")))
         if candidates is None or not isinstance(edit.get("fields"), dict):
             return edit
-        alike = candidates.find_equal(edit["fields"]) or candidates.find_alike(edit["fields"])
+        alike = candidates.find_alike(edit["fields"])
         if alike is None or alike in self.shown.records or not self._is_untouched(alike):
             return edit
         question = (alike, json.dumps(edit["fields"], sort_keys=True))

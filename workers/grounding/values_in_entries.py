@@ -56,13 +56,17 @@ FIX = (
 
 @dataclass(frozen=True)
 class Source:
-    """A log entry's content: its text, typed data (if any), timestamp and speaker."""
+    """A log entry's content: its text, typed data (if any), timestamp and speaker.
+
+    `before` is the text of the message before it, which may say the month of "the 14th".
+    """
 
     seq: int
     text: str
     at: datetime.datetime
     data: object = None
     speaker: str = ""
+    before: str = ""
 
     @property
     def text_and_data(self) -> str:
@@ -211,7 +215,8 @@ class _Ground:
         text = source.whole
         at = source.at.astimezone(self._zone)
         self._parts.append((text, at))
-        self._said.update(moments_said(text, at))
+        months = moments_said(source.before, at).months if source.before else ()
+        self._said.update(moments_said(text, at, months))
         self._numbers |= numbers_said(text)
         self._texts.append(plain(text))
         self._digits.append(_DIGITS.sub("", text))

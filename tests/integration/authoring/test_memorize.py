@@ -176,15 +176,29 @@ RESOLVED = [
     'The user flew on Friday, 2026-05-01 ("last Friday").',
     "The user flies next Friday (2026-05-08).",
     "The user's favourite song is “Yesterday”.",
+    "The user moves next year (2027).",
 ]
 
 
 @pytest.mark.parametrize("text", RESOLVED)
 def test_relative_words_beside_their_date_are_clear(say: Say, work: Work, text: str) -> None:
-    said = "I flew last Friday, I fly next Friday, and my favourite song is Yesterday."
+    said = (
+        "I flew last Friday, I fly next Friday, I move next year, and my favourite song is"
+        " Yesterday."
+    )
     (seq,) = say(said, occurred_at=FRIDAY + datetime.timedelta(days=3))
     work(script=remembering(remembers((text, [seq]))))
     assert [fact.content for fact in facts()] == [text]
+
+
+def test_a_day_may_be_one_of_the_month_in_the_message_before(say: Say, work: Work) -> None:
+    say("Is the user free in September?", occurred_at=FRIDAY, session_id="s")
+    work(script=remembering(remembers(("The user is asked about September.", [1]))))
+    (seq,) = say("The 14th suits me.", occurred_at=FRIDAY, session_id="s")
+    text = "The user is free on 2026-09-14."
+    work(script=remembering(remembers((text, [seq]))))
+    assert facts()[-1].content == text
+    assert facts()[-1].derived_from == [seq]
 
 
 def test_derived_fact_is_marked(say: Say, work: Work) -> None:

@@ -533,3 +533,20 @@ def test_open_alerts_follow_the_newest_state(
     # And the constraints run again on what is newest, once for all versions that were written
     runs_waiting = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS, status="queued")
     assert [run.checkpoint for run in runs_waiting] == [user.head]
+
+
+def test_a_widened_field_is_answered_with_the_constraints_that_read_it(
+    near_trip: int, say: Say, work: Work
+) -> None:
+    (seq,) = say("The user may also go to Oslo.", kind=EntryKind.FACT)
+    widened = {"widen_field": "travel.Trip.starts_on", "type": "datetime.date | None"}
+    others = {"widen_field": "travel.Trip.to", "type": "str | None"}
+    server = work(
+        edits(widened),
+        edits({"add_field": "travel.Trip.cost", "type": "decimal.Decimal | None"}),
+        called("edit", {"edits": {"0": others, "2": {"note": seq}}, "finish": True}),
+        finishes(),
+    )
+    told = [request.results[0] for request in server.requests[1:]]
+    assert "Trip.starts_on is read by soon" in told[0]
+    assert "soon" not in told[1]

@@ -23,11 +23,6 @@ def same_as(new: dict[str, Any], *known: dict[str, Any]) -> int | None:
     return None if found is None else int(found.key)
 
 
-def equal_to(new: dict[str, Any], known: dict[str, Any]) -> bool:
-    record_id = RecordId("life", "events", "a")
-    return Candidates([(record_id, Record("Event", "a", known, (1,)))]).find_equal(new) is not None
-
-
 @pytest.mark.parametrize(
     "new",
     [
@@ -69,17 +64,3 @@ def test_four_digits_are_a_year_only_where_there_are_dates() -> None:
     assert same_as({"what": "flat number", "number": "1850"}, flat) == 0
     assert same_as({**PRIDE, "on": "2023"}, PRIDE) == 0
     assert same_as({**PRIDE, "on": "2022"}, PRIDE, {**PRIDE, "on": datetime.date(2022, 7, 2)}) == 1
-
-
-@pytest.mark.parametrize(
-    ("new", "is_equal"),
-    [
-        ({"what": "pride  parade", "person": "Caroline.", "on": "2023-07-03"}, True),
-        ({"what": "Pride parade", "person": "Caroline"}, False),
-        ({"what": "Pride parade", "person": "Caroline", "on": "2023-07-04"}, False),
-        ({"what": "no Pride parade", "person": "Caroline", "on": "2023-07-03"}, False),
-        ({"what": "Pride parade", "person": "Caroline", "on": "2023-07-03", "place": "X"}, False),
-    ],
-)
-def test_the_same_fields_and_values_are_equal(new: dict[str, Any], is_equal: bool) -> None:
-    assert equal_to(new, {**PRIDE, "place": None}) is is_equal

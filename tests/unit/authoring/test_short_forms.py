@@ -1,4 +1,4 @@
-"""The short forms in which models write facts and edits."""
+"""The short forms in which models write facts and edits, and in which they change them."""
 
 from typing import Any
 
@@ -6,7 +6,21 @@ import pytest
 
 from memory.project import EditError
 from tests.edits import add, define, dismiss, note, retire, update
-from workers.authoring.short_forms import expand_edits, expand_facts, refuse_row
+from workers.authoring.partial_answers import change_items, take_items
+from workers.authoring.short_forms import expand_edit, expand_facts, refuse_row, split_edits
+
+
+def expanded(sent: Any) -> list[Any]:
+    """Return single edits in long form."""
+    return [expand_edit(edit) for edit in split_edits(sent)]
+
+
+def changed(sent: list[Any], changes: dict[str, Any]) -> list[Any]:
+    """Return the edits in long form after changes by number."""
+    kept = take_items({}, [split_edits(sent)], 0, "edit")
+    return [
+        expand_edit(edit) for edit in change_items(kept, split_edits(changes), 0, "edit").values()
+    ]
 
 
 def from_entry(edit: dict[str, Any], seq: Any) -> dict[str, Any]:
@@ -96,20 +110,68 @@ SHORT: list[tuple[Any, list[Any]]] = [
 
 @pytest.mark.parametrize(("short", "long"), SHORT)
 def test_an_edit_begins_with_its_operation(short: Any, long: list[Any]) -> None:
-    assert expand_edits([short]) == long
-    assert expand_edits(long) == long
+    assert expanded([short]) == long
+    assert expanded(long) == long
 
 
-def test_a_change_to_an_edit_may_be_short() -> None:
-    changes = {"3": {"fields": {"to": "Oslo"}}, "4": {"note": [12]}, "5": None}
-    assert expand_edits(changes) == {**changes, "4": {"op": "note", "from": 12}}
+TRIPS = {
+    "add": "travel.Trip",
+    "fields": ["to", "on"],
+    "rows": [[12, "rome", "Rome", None], [13, None, "Oslo", "2026-05-02"]],
+}
+NOTES = [{"op": "note", "from": seq} for seq in (14, 15, 16)]
+ROME = from_entry(add("travel.Trip", key="rome", to="Rome"), 12)
+OSLO = from_entry(add("travel.Trip", to="Oslo", on="2026-05-02"), 13)
+BERGEN = {"to": "Bergen", "on": "2026-05-02"}
+AT_14 = OSLO | {"from": 14}
+DEFINED = {"define_class": "travel.Trip", "fields": {"to": "str", "on": "str"}}
+
+
+CHANGES: list[tuple[Any, dict[str, Any], list[Any]]] = [
+    (TRIPS, {"1": {"fields": {"to": "Bergen"}}}, [ROME, OSLO | {"fields": BERGEN}]),
+    (TRIPS, {"1": {"row": [14, None, "Oslo", "2026-05-02"]}}, [ROME, AT_14]),
+    (
+        TRIPS,
+        {"1": {"row": [13, "b", "Oslo", None]}},
+        [ROME, OSLO | {"key": "b", "fields": {"to": "Oslo"}}],
+    ),
+    (
+        TRIPS,
+        {"0": {"rows": [[12, "rome", "Rome", None], [14, None, "Oslo", "2026-05-02"]]}},
+        [ROME, OSLO, AT_14],
+    ),
+    (TRIPS, {"1": None}, [ROME]),
+    (TRIPS, {"2": {"note": [14, 15]}}, [ROME, OSLO, *NOTES[:2]]),
+    (TRIPS, {"0": {"note": [14, 15]}, "2": {"note": 16}}, [NOTES[0], OSLO, NOTES[2], NOTES[1]]),
+    (
+        DEFINED,
+        {"0": {"fields": {"on": "datetime.date"}}},
+        [define("travel.Trip", to="str", on="datetime.date")],
+    ),
+    (DEFINED, {"0": {"fields": {"on": None}}}, [define("travel.Trip", to="str")]),
+    (DEFINED, {"0": {"define_class": "travel.Tour"}}, [define("travel.Tour", to="str", on="str")]),
+    (
+        {"update": "travel.trips.rome", "from": 1},
+        {"0": {"retire": "travel.trips.rome", "from": 1}},
+        [from_entry(retire("travel.trips.rome"), 1)],
+    ),
+    ({"note": "Likes tea.", "from": 1}, {"0": "Likes milk."}, [from_entry(note("Likes milk."), 1)]),
+]
+
+
+@pytest.mark.parametrize(("sent", "changes", "long"), CHANGES)
+def test_a_change_keeps_what_it_does_not_name(
+    sent: Any, changes: dict[str, Any], long: list[Any]
+) -> None:
+    assert changed([sent], changes) == long
 
 
 @pytest.mark.parametrize("row", [[12, "rome"], [12, "rome", "Rome", 1], "Rome"])
 def test_a_row_that_does_not_fit_is_refused_with_its_columns(row: Any) -> None:
-    (edit,) = expand_edits([{"add": "travel.Trip", "fields": ["to"], "rows": [row]}])
+    sent = {"add": "travel.Trip", "fields": ["to"], "rows": [row]}
+    (edit,) = expanded([sent])
     with pytest.raises(EditError, match="from, key, to"):
         refuse_row(edit)
-    (mended,) = expand_edits([{**edit, "row": [12, "rome", "Rome"]}])
+    (mended,) = changed([sent], {"0": {"row": [12, "rome", "Rome"]}})
     refuse_row(mended)
     assert mended == from_entry(add("travel.Trip", key="rome", to="Rome"), 12)

@@ -86,6 +86,7 @@ AT = datetime.datetime(2026, 3, 4, 9, 30)  # noqa: DTZ001 - a Wednesday, on the 
         ("the last three days of December", "2026-12-29"),
         ("the last three days of December", "2026-12-31"),
         ("the first two weeks of June", "2026-06-14"),
+        ("Some time in September? Say the 14th.", "2026-09-14"),
     ],
 )
 def test_a_day_is_read(text: str, day: str) -> None:
