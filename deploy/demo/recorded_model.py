@@ -29,7 +29,8 @@ UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY to use a real one. It
 # The line that precedes the entries in a question; `workers.authoring.prompts.entry` formats each
 # entry.
 _QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)
-_ENTRY = re.compile(r"^\[(\d+)\] \(\w+, (\d{4}-\d\d-\d\d) [^)]*\) (.*)$", re.MULTILINE)
+# An entry without a day is of the day of the one above it.
+_ENTRY = re.compile(r"^\[(\d+)\] \(\w+(?:, (\d{4}-\d\d-\d\d) )?[^)]*\) (.*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(date|day|seq|file):([^{}]+)\}")
 # The average for English text; the provider's own token counts aren't known.
 _CHARACTERS_PER_TOKEN = 4
@@ -114,10 +115,10 @@ def recorded_model(*more: Recording) -> Iterator[str]:
 
 def _shown(question: str) -> list[Shown]:
     entries_text = _QUESTION.split(question)[-1]
-    entries = [
-        Shown(int(seq), datetime.date.fromisoformat(day), text)
-        for seq, day, text in _ENTRY.findall(entries_text)
-    ]
+    entries: list[Shown] = []
+    for seq, written, text in _ENTRY.findall(entries_text):
+        day = datetime.date.fromisoformat(written) if written else entries[-1].day
+        entries.append(Shown(int(seq), day, text))
     if not entries:
         raise UnknownQuestion(f"{UNKNOWN}a question without entries.")
     return entries

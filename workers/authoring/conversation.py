@@ -36,13 +36,10 @@ NO_TOOL = (
 
 
 class Conversation:
-    """A conversation with a language model, for one leased task.
+    """A conversation with a language model, for one leased task."""
 
-    `turns` is the number of responses that the model has already given in the same task.
-    """
-
-    def __init__(self, work: CallSession, leased: LeasedWork, *, turns: int = 0) -> None:
-        self._model = MeteredModel(work, turns)
+    def __init__(self, work: CallSession, leased: LeasedWork) -> None:
+        self._model = MeteredModel(work)
         self._leased = leased
         self._messages: list[Message] = []
         self._repetitions = 0
@@ -50,20 +47,17 @@ class Conversation:
         self.last_problem = "none"
 
     def start(self, system: str, text: str) -> None:
-        """Insert the system prompt and the question at the start of the conversation."""
-        self._messages = [System(system), User(text), *self._messages]
+        """Start with the system prompt and the question."""
+        self._messages = [System(system), User(text)]
 
     @property
     def turns(self) -> int:
         """The number of responses that the model has given in this task."""
         return self._model.turn
 
-    def recall(self, calls: Sequence[ToolCall]) -> None:
-        """Start the conversation with tool calls that the model has already made.
-
-        The caller must pass the result of each call to `answer`.
-        """
-        self._append(Assistant("", calls))
+    def continue_as(self, work: CallSession) -> None:
+        """Record further calls under another purpose."""
+        self._model = MeteredModel(work, self.turns)
 
     def ask(self, tools: Sequence[Tool]) -> Sequence[ToolCall]:
         """Return the model's next tool calls, if any.

@@ -35,12 +35,19 @@ from memory.versions.checkpoints import Decision
 from workers.authoring import prompts, structure
 from workers.authoring.conversation import Conversation
 from workers.authoring.partial_answers import WrongChange, take_items
-from workers.authoring.predicted_numbers import structure_calls
+from workers.authoring.predicted_numbers import renumber
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
 from workers.authoring.short_forms import expand_facts, split_edits
-from workers.authoring.tools import EDITS, all_or_changes, object_schema, text_schema
-from workers.authoring.workbench import Workbench
+from workers.authoring.tools import (
+    EDITS_AS_FOR_EDIT,
+    TOOLS,
+    all_or_changes,
+    checked_problem,
+    object_schema,
+    text_schema,
+)
+from workers.authoring.workbench import ToolFailed, Workbench
 from workers.findings import Finding
 from workers.grounding.values_in_entries import Source, claims_of, ungrounded
 from workers.grounding.wording_in_entries import unsaid_texts
@@ -109,7 +116,7 @@ REMEMBER_AND_EDIT = Tool(
     object_schema(
         {
             **REMEMBER.parameters["properties"],
-            "edits": EDITS,
+            "edits": EDITS_AS_FOR_EDIT,
             "write_constraints": {
                 "type": "boolean",
                 "description": "Whether a constraint is to be written or changed as well.",
@@ -118,6 +125,10 @@ REMEMBER_AND_EDIT = Tool(
         "facts",
     ),
 )
+# All tools are offered from the first call on, so that the prompt begins alike in all of them.
+_ALL_TOOLS = (REMEMBER_AND_EDIT, *TOOLS)
+# The reply to edits before there are facts.
+_FACTS_FIRST = "Nothing was done: send the facts first, by `remember`, and their edits with them."
 # If asking for facts and edits fails with one of these errors, asking for facts alone may succeed.
 TOO_MUCH_AT_ONCE = (Truncated, PromptTooLong, RequestRejected)
 
@@ -192,7 +203,7 @@ def memorize(
         except NotJudged as failure:  # no sandbox worker computed the alerts in time
             logger.warning("facts_without_edits", user=user.pk, error=str(failure))
         else:
-            answer = _facts_with_edits(work, lane, slice_, parts[0], project)
+            answer = _facts_with_edits(work, lane, slice_, parts[0], project, bench)
     if answer is None:
         facts = [fact for part in parts for fact in _facts(work, lane, slice_, part)]
         answer = _Answer(facts, range(slice_.first, slice_.first + len(facts)))
@@ -203,14 +214,21 @@ def memorize(
         messages=len(messages),
         facts=len(answer.facts),
         derived=sum(bool(fact.derived) for fact in answer.facts),
-        edits=answer.call is not None,
+        edits=bool(answer.edits),
     )
-    calls = structure_calls(answer.call, slice_.first, appended) if answer.call else []
-    numbers = [seq for seq in appended.values() if seq is not None]
-    if not (numbers and calls):
+    edits = renumber(answer.edits, slice_.first, appended)
+    if answer.conversation is None or not edits or not any(appended.values()):
         return None
-    bench.shown.entries |= {*remembered, *(message.seq for message in messages)}
-    return structure.FirstAnswer(calls, numbers, work, answer.turns, bench.shown)
+    return structure.FirstAnswer(
+        edits,
+        answer.writes_constraints,
+        appended,
+        work,
+        answer.conversation,
+        answer.calls,
+        _ALL_TOOLS,
+        bench.shown,
+    )
 
 
 @dataclass(frozen=True)
@@ -235,16 +253,18 @@ class _Slice:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Acceptable facts, the edits sent with them, if any, and the number of responses so far.
+    """Acceptable facts, and the edits sent with them, if any.
 
-    `numbers` are the facts' predicted log numbers. `call` is a call with all edits, which cite the
-    facts by these numbers.
+    `numbers` are the facts' predicted log numbers, by which the edits cite them. In the
+    `conversation`, the results of `calls` are still due.
     """
 
     facts: Sequence[Fact]
     numbers: Sequence[int]
-    call: ToolCall | None = None
-    turns: int = 0
+    edits: Any = None
+    writes_constraints: bool = False
+    conversation: Conversation | None = None
+    calls: Sequence[ToolCall] = ()
 
 
 def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequence[Fact]:
@@ -253,11 +273,11 @@ def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequ
         slice_.user, part.text, slice_.earlier, slice_.known_facts, first=slice_.first
     )
     conversation.start(prompts.MEMORIZE, question)
-    return _converse(conversation, REMEMBER, slice_, part.sources).facts
+    return _converse(conversation, slice_, part.sources).facts
 
 
 def _facts_with_edits(
-    work: CallSession, lane: Lane, slice_: _Slice, part: "_Part", project: str
+    work: CallSession, lane: Lane, slice_: _Slice, part: "_Part", project: str, bench: Workbench
 ) -> _Answer | None:
     """Ask for facts and edits; return None on failure if asking for facts alone may succeed.
 
@@ -274,7 +294,7 @@ def _facts_with_edits(
     conversation = Conversation(work, lane)
     conversation.start(prompts.COMBINED, question)
     try:
-        return _converse(conversation, REMEMBER_AND_EDIT, slice_, part.sources)
+        return _converse(conversation, slice_, part.sources, bench)
     except NotSettled as failure:
         if isinstance(failure.call, TOO_MUCH_AT_ONCE):
             return None
@@ -285,62 +305,83 @@ def _facts_with_edits(
 class _Kept:
     """What the model has sent so far: facts and edits, by number, as they were sent.
 
-    `unreadable` are edits that are neither a list nor changes by number, if any; `call` is the last
-    call that contained edits.
+    `unreadable` are edits that are neither a list nor changes by number, if any.
     """
 
     first: int
     facts: dict[int, Any] = field(default_factory=dict)
-    edits: dict[int, Any] = field(default_factory=dict)
+    has_facts: bool = False
+    edits_by_number: dict[int, Any] = field(default_factory=dict)
     unreadable: object = None
-    call: ToolCall | None = None
+    writes_constraints: bool = False
 
     def take(self, calls: Sequence[ToolCall]) -> None:
         """Take over the facts and edits in a response; raise WrongChange if that is impossible."""
-        facts = [expand_facts(call.arguments["facts"]) for call in calls]
+        facts = [
+            expand_facts(call.arguments["facts"]) for call in calls if "facts" in call.arguments
+        ]
         self.facts = take_items(self.facts, facts, self.first, "fact")
-        with_edits = [call for call in calls if "edits" in call.arguments]
-        if not with_edits:
+        self.has_facts |= bool(facts)
+        self.writes_constraints |= any(
+            call.arguments.get("write_constraints") is True for call in calls
+        )
+        edits = [call.arguments["edits"] for call in calls if "edits" in call.arguments]
+        if not edits:
             # If all facts were sent anew, the numbers that earlier edits cite mean other facts.
-            self.edits = {} if any(isinstance(one, list) for one in facts) else self.edits
+            if any(isinstance(one, list) for one in facts):
+                self.edits_by_number = {}
             return
-        self.call, self.unreadable = with_edits[-1], None
-        for call in with_edits:
-            if not isinstance(call.arguments["edits"], list | dict):
-                self.unreadable = call.arguments["edits"]
-                return
-        sent = [split_edits(call.arguments["edits"]) for call in with_edits]
+        self.unreadable = next((one for one in edits if not isinstance(one, list | dict)), None)
+        if self.unreadable is not None:
+            return
+        sent = [split_edits(one) for one in edits]
         try:
-            self.edits = take_items(self.edits, sent, 0, "edit")
+            self.edits_by_number = take_items(self.edits_by_number, sent, 0, "edit")
         except WrongChange:
-            self.unreadable = sent[-1]
+            self.unreadable = edits[-1]
 
-    def edit_call(self) -> ToolCall | None:
-        """Return the last call that contained edits, with all edits; None if there are none."""
-        edits = self.unreadable if self.unreadable is not None else [*self.edits.values()]
-        if self.call is None or not edits:
-            return None
-        return replace(self.call, arguments={**self.call.arguments, "edits": edits})
+    @property
+    def edits(self) -> Any:
+        """All edits as a list, or what was sent instead of a list."""
+        return self.unreadable if self.unreadable is not None else [*self.edits_by_number.values()]
 
 
 def _converse(
-    conversation: Conversation, tool: Tool, slice_: _Slice, sources: Mapping[int, Source]
+    conversation: Conversation,
+    slice_: _Slice,
+    sources: Mapping[int, Source],
+    bench: Workbench | None = None,
 ) -> _Answer:
     """Return the facts and edits as soon as all facts are acceptable.
 
-    A refusal keeps what was acceptable, and the model sends only what changes.
+    A refusal keeps what was acceptable, and the model sends only what changes. With a `bench`,
+    edits are asked for, too, and are tried out on it, so that a refusal names what is wrong with
+    them as well.
     """
+    tools = _ALL_TOOLS if bench else (REMEMBER,)
+    if bench:
+        bench.shown.entries |= {*slice_.remembered, *sources}
     kept = _Kept(slice_.first)
     for _ in range(MAX_TURNS):
-        calls = [_checked(call, tool) for call in conversation.ask([tool])]
-        reply = _take(kept, calls)
+        calls = [_checked(call, bench) for call in conversation.ask(tools)]
+        if bench:
+            calls = [call for call in calls if not _answer_reading(conversation, call, bench)]
+        reply = _take(kept, calls) if calls else ""
         if calls and not reply:
             findings = list(_findings(slice_.user, kept.facts, sources, slice_.remembered))
             if not any(finding.blocking for _, finding in findings):
                 numbers = sorted(kept.facts)
-                facts = [_fact(kept.facts[number]) for number in numbers]
-                return _Answer(facts, numbers, kept.edit_call(), conversation.turns)
-            reply = f"{prompts.findings(one for _, one in findings)}\n{_kept_part(kept, findings)}"
+                zone = zoneinfo.ZoneInfo(slice_.user.time_zone)
+                facts = [_dated(_fact(kept.facts[number]), sources, zone) for number in numbers]
+                return _Answer(
+                    facts, numbers, kept.edits, kept.writes_constraints, conversation, calls
+                )
+            parts = [
+                prompts.findings(one for _, one in findings),
+                _edit_problems(kept, slice_, bench) if bench else "",
+                _kept_part(kept, findings),
+            ]
+            reply = "\n".join(filter(None, parts))
         for call in calls:
             conversation.answer(call, call.problem or reply, failed=True)
     raise NotSettled(
@@ -349,15 +390,43 @@ def _converse(
     )
 
 
-def _checked(call: ToolCall, tool: Tool) -> ToolCall:
+def _answer_reading(conversation: Conversation, call: ToolCall, bench: Workbench) -> bool:
+    """Answer a call that only reads, and return whether it is one."""
+    if call.problem:
+        return False
+    try:
+        result = bench.read(call.name, call.arguments)
+    except ToolFailed as failure:
+        conversation.answer(call, str(failure), failed=True)
+        return True
+    if result is not None:
+        conversation.answer(call, result)
+    return result is not None
+
+
+def _edit_problems(kept: _Kept, slice_: _Slice, bench: Workbench) -> str:
+    """Return what is wrong with the edits, apart from what the gate finds; "" if nothing is."""
+    if kept.unreadable is not None or not kept.edits:
+        return ""
+    newest = max(message.occurred_at for message in slice_.messages)
+    drafts = {
+        number: LogEntry(seq=number, content=fact["text"], occurred_at=newest)
+        for number, fact in kept.facts.items()
+        if not misfit(fact, _FACT)
+    }
+    return bench.try_out(kept.edits, drafts)
+
+
+def _checked(call: ToolCall, bench: Workbench | None) -> ToolCall:
     """Return the call with the problem that prevents reading any of it.
 
     Single facts and edits are judged one by one, so that a faulty one costs no other.
     """
     facts = call.arguments.get("facts")
-    if not isinstance(facts, list | dict):
-        return call
-    shape = {**call.arguments, "facts": [], **({"edits": []} if tool is REMEMBER_AND_EDIT else {})}
+    if call.name != REMEMBER.name or not isinstance(facts, list | dict):
+        return replace(call, problem=checked_problem(call))
+    tool = REMEMBER_AND_EDIT if bench else REMEMBER
+    shape = {**call.arguments, "facts": [], **({"edits": []} if bench else {})}
     problem = misfit(shape, tool.parameters)
     if len(facts) > MAX_FACTS:
         problem = f"There are {len(facts)} facts: send at most {MAX_FACTS}."
@@ -368,6 +437,8 @@ def _take(kept: _Kept, calls: Sequence[ToolCall]) -> str:
     """Keep what the calls contain; if that is impossible, return the reason for the model."""
     if any(call.problem for call in calls):
         return "Nothing was kept of this answer, because another call in it failed: send it again."
+    if not kept.has_facts and not any("facts" in call.arguments for call in calls):
+        return _FACTS_FIRST
     try:
         kept.take(calls)
     except WrongChange as error:
@@ -380,7 +451,7 @@ def _kept_part(kept: _Kept, findings: Sequence[tuple[int, Finding]]) -> str:
     refused = sorted({number for number, finding in findings if finding.blocking})
     parts = [
         f"{len(kept.facts) - len(refused)} of {len(kept.facts)} facts",
-        *([f"{len(kept.edits)} edits"] if kept.edits else []),
+        *([f"{len(kept.edits_by_number)} edits"] if kept.edits_by_number else []),
     ]
     return (
         f"Kept: {' and '.join(parts)}. Send only what changes, by number:"
@@ -435,7 +506,7 @@ def _findings(
 
 
 def _form(
-    number: int, fact: Fact, message_seqs: Collection[int], remembered: Collection[int]
+    number: int, fact: Fact, sources: Mapping[int, Source], remembered: Collection[int]
 ) -> Iterator[Finding]:
     where = f"fact {number}"
     if not fact.text:
@@ -446,27 +517,44 @@ def _form(
             message=f"{where}.text has {len(fact.text)} characters",
             fix=f"split it into facts of at most {MAX_FACT_CHARACTERS} characters",
         )
-    messages = f"cite some of the messages {min(message_seqs)} to {max(message_seqs)}"
-    unknown = [seq for seq in fact.sources if seq not in message_seqs and seq not in remembered]
+    messages = f"cite some of the messages {min(sources)} to {max(sources)}"
+    unknown = [seq for seq in fact.sources if seq not in sources and seq not in remembered]
     for seq in unknown:
         yield Finding(
             code=UNKNOWN_SOURCE,
             message=f"{where}.sources: {seq} is not among the messages and facts shown",
             fix=messages,
         )
-    if not unknown and not set(fact.sources) & set(message_seqs):
+    if not unknown and not set(fact.sources) & set(sources):
         yield Finding(
             code="no_message",
             message=f"{where}.sources cites none of these messages",
             fix=f"{messages}, or leave the fact out",
         )
-    if (relative := _unresolved_date(fact.text)) and not fact.derived:
+    relative = "" if fact.derived else _unresolved_date(fact.text)
+    if relative and _message_with(relative, fact, sources) is None:
         yield Finding(
             code="relative_date",
             message=f"{where}.text has the relative date {relative!r}, unclear when read later",
             fix='write the date, or put it beside these words: "last Friday (2023-07-14)"; if'
             " they belong to a name, say so in `derived`",
         )
+
+
+def _dated(fact: Fact, sources: Mapping[int, Source], zone: zoneinfo.ZoneInfo) -> Fact:
+    """Return a fact; if it has a relative date, with the day on which a message said that."""
+    relative = "" if fact.derived else _unresolved_date(fact.text)
+    message = _message_with(relative, fact, sources) if relative else None
+    if message is None:
+        return fact
+    return replace(fact, text=f"{fact.text} (said on {message.at.astimezone(zone):%Y-%m-%d})")
+
+
+def _message_with(words: str, fact: Fact, sources: Mapping[int, Source]) -> Source | None:
+    """Return the newest of a fact's messages in which these words are."""
+    cited = [sources[seq] for seq in fact.sources if seq in sources]
+    saying = [one for one in cited if words.casefold() in one.text.casefold()]
+    return max(saying, key=lambda message: message.at, default=None)
 
 
 def _unresolved_date(text: str) -> str:
@@ -586,7 +674,7 @@ def _newest(user: MemoryUser, entries: Iterable[LogEntry], most: int) -> list[Lo
 
 def _lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
     zone = zoneinfo.ZoneInfo(user.time_zone)
-    return "\n".join(prompts.entry(entry, zone, entry.content or "") for entry in entries)
+    return prompts.lines(((entry, entry.content or "") for entry in entries), zone)
 
 
 @dataclass(frozen=True)
@@ -614,7 +702,7 @@ def _parts(
     else:
         previous = ["", *(one.content or "" for one in [*earlier, *messages])][len(earlier) :]
         yield _Part(
-            "\n".join(prompts.entry(one, zone, one.content or "") for one in messages),
+            prompts.lines(((one, one.content or "") for one in messages), zone),
             {
                 one.seq: replace(_source(one, one.content or ""), before=before)
                 for one, before in zip(messages, previous, strict=False)

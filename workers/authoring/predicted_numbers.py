@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory.project import Dismiss, Note
-from workers.authoring.tools import CONSTRAINT_RULES, TOOLS
-from workers.llm.interface import ToolCall
-from workers.llm.tool_calls import read_call
 
 # A log number that no entry has, since no log will ever be this long.
 NO_ENTRY = 2**31 - 1
@@ -16,25 +13,16 @@ _CITING = ("sources", "from")
 _OPERATIONS = (Note.op, Dismiss.op)
 
 
-def structure_calls(
-    call: ToolCall, first: int, numbers: Mapping[int, int | None]
-) -> list[ToolCall]:
-    """Convert a call with facts and edits into the calls with which a structure session begins.
+def renumber(edits: Any, first: int, numbers: Mapping[int, int | None]) -> Any:
+    """Return edits that cite facts by actual log numbers instead of the predicted ones.
 
-    These are a call to `edit` that finishes or, if the model is going to write constraints, one
-    that doesn't, followed by a call for the rules. The edits cite the facts by predicted log
-    numbers, starting at `first`; `numbers` maps these to the actual ones, or to None for a fact
-    that was not appended. Citations of such facts are dropped, as are edits that cite only them.
+    The predicted numbers start at `first`; `numbers` maps them to the actual ones, or to None for a
+    fact that was not appended. Citations of such facts are dropped, as are edits that cite only
+    them.
     """
-    edits = call.arguments["edits"]
-    if isinstance(edits, list):
-        edits = [one for one in (_edit(edit, first, numbers) for edit in edits) if one is not None]
-    if not edits:
-        return []
-    writes = call.arguments.get("write_constraints") is True
-    arguments = {"edits": edits, "finish": not writes}
-    rules = [read_call(f"{call.id}-rules", CONSTRAINT_RULES.name, {}, TOOLS)] if writes else []
-    return [read_call(call.id, "edit", arguments, TOOLS), *rules]
+    if not isinstance(edits, list):
+        return edits
+    return [one for one in (_edit(edit, first, numbers) for edit in edits) if one is not None]
 
 
 def _edit(edit: Any, first: int, numbers: Mapping[int, int | None]) -> Any:

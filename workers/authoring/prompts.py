@@ -65,6 +65,16 @@ def entries(project: str, facts: str, text: str) -> str:
     return "\n\n".join([project, *_remembered(facts), f"Entries to bring into it:\n{text}"])
 
 
+def stored(numbers: Mapping[int, int | None]) -> str:
+    """Say that facts are in the log: their actual numbers, if those differ from the predicted."""
+    others = [
+        f"{predicted} is {seq}" if seq else f"{predicted} is left out, as it was settled meanwhile"
+        for predicted, seq in sorted(numbers.items())
+        if seq != predicted
+    ]
+    return f"The facts are stored{': ' if others else ''}{'; '.join(others)}."
+
+
 def _remembered(facts: str) -> list[str]:
     return [f"Remembered before, newest last:\n{facts}"] if facts else []
 
@@ -112,18 +122,39 @@ def dates_in_words(dates: Mapping[str, str]) -> str:
     return " to ".join(dict.fromkeys([dates["first"], dates["last"]]))
 
 
-def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:
+def lines(entries: Iterable[tuple[LogEntry, str]], zone: zoneinfo.ZoneInfo) -> str:
+    """Return entries, with their texts, one below the other; each has what is new of the time."""
+    parts: list[str] = []
+    before: datetime.datetime | None = None
+    for one, text in entries:
+        parts.append(entry(one, zone, text, before=before))
+        before = one.occurred_at
+    return "\n".join(parts)
+
+
+def entry(
+    entry: LogEntry,
+    zone: zoneinfo.ZoneInfo,
+    text: str,
+    part: str = "",
+    before: datetime.datetime | None = None,
+) -> str:
     """Return an entry as the model sees it: log number, timestamp, speaker and text.
 
-    If the entry is a correction, the entries that it corrects are also shown, if known. All lines
-    of the text but the first are indented, and the speaker's name is kept on one line, so that no
-    part of an entry can be mistaken for another entry.
+    The day, or the whole timestamp, is left out if it is that of the entry `before`. If the entry
+    is a correction, the entries that it corrects are also shown, if known. All lines of the text
+    but the first are indented, and the speaker's name is kept on one line, so that no part of an
+    entry can be mistaken for another entry.
     """
     at = entry.occurred_at.astimezone(zone)
     who = " ".join((entry.speaker or entry.role or "").split())
     corrected = entry.derived_from if entry.kind == EntryKind.CORRECTION else []
     kind = " of ".join(filter(None, [entry.kind, ", ".join(f"[{seq}]" for seq in corrected)]))
-    about = ", ".join(filter(None, [kind, f"{at:%Y-%m-%d %A %H:%M}", who, part]))
+    moment = f"{at:%Y-%m-%d %A %H:%M}"
+    if before is not None:
+        shown = f"{before.astimezone(zone):%Y-%m-%d %A %H:%M}"
+        moment = "" if moment == shown else moment.removeprefix(shown[: -len("HH:MM")])
+    about = ", ".join(filter(None, [kind, moment, who, part]))
     return f"[{entry.seq}] ({about}) " + "\n    ".join(text.splitlines())
 
 

@@ -26,11 +26,12 @@ from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import Blame, NotSettled
-from workers.authoring.tools import CONSTRAINT_RULES, TOOLS, checked_problem
+from workers.authoring.tools import TOOLS, checked_problem
 from workers.authoring.workbench import Shown, ToolFailed, Workbench
 from workers.gate.constraint_mutants import BLOCKING_ONCE
 from workers.gate.entry_coverage import uncovered
-from workers.llm.interface import ToolCall
+from workers.llm.interface import Tool, ToolCall
+from workers.llm.tool_calls import read_call
 
 logger = structlog.get_logger(__name__)
 
@@ -56,18 +57,26 @@ MAX_TOLD = 6000
 class FirstAnswer:
     """Edits that the model sent along with the facts that they bring into the project.
 
-    `calls` are the edits as a call to the `edit` tool and, if the model is going to write
-    constraints, a call for the rules; `facts` are the facts' log numbers. A session whose window
-    contains all these facts starts with these calls. It continues `work`, the
-    call session that produced the edits, in which the model has given `turns` responses so far and
-    has seen `shown`.
+    `edits` cite the facts by their log numbers; `facts` maps the numbers by which the model knows
+    them to these, or to None for a fact that was not appended. A session whose window contains all
+    facts starts with these edits. It goes on with the `conversation` of `work` that produced them,
+    in which the model has seen `shown` and awaits the results of `calls`; `tools` are those that
+    it was offered. `writes_constraints` says whether it asked for the rules of constraints.
     """
 
-    calls: Sequence[ToolCall]
-    facts: Collection[int]
+    edits: Any
+    writes_constraints: bool
+    facts: Mapping[int, int | None]
     work: CallSession
-    turns: int
+    conversation: Conversation
+    calls: Sequence[ToolCall]
+    tools: Sequence[Tool]
     shown: Shown
+
+    @property
+    def numbers(self) -> set[int]:
+        """The log numbers of the facts that were appended."""
+        return {seq for seq in self.facts.values() if seq is not None}
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
@@ -89,11 +98,11 @@ def structure(
     """Have the model bring the entries into the project in a form that the gate accepts.
 
     `first` is the model's first response, if it has already given one; it is used only if the
-    entries include all of `first.facts`. Raises NotSettled if the model doesn't produce anything
+    entries include all of its facts. Raises NotSettled if the model doesn't produce anything
     that the gate accepts, NotJudged if the gate can't judge the edits, LeaseLost if another worker
     has taken over the lane, and LanguageModelError if a call to the model fails.
     """
-    if first and not {entry.seq for entry in entries}.issuperset(first.facts):
+    if first and not {entry.seq for entry in entries}.issuperset(first.numbers):
         first = None
     _Session(lane, user, entries, first).work()
 
@@ -126,7 +135,8 @@ class _Session:
             self._work = CallSession(
                 workspace=user.workspace, purpose=LlmPurpose.STRUCTURE, user=user, lane=lane
             )
-        self._conversation = Conversation(self._work, lane, turns=first.turns if first else 0)
+        self._conversation = first.conversation if first else Conversation(self._work, lane)
+        self._tools = first.tools if first else TOOLS
         self._first = first
         self._lane = lane
         self._user = user
@@ -155,16 +165,16 @@ class _Session:
 
     def _talk(self) -> None:
         if self._first:
-            self._conversation.recall(self._first.calls)
-            self._carry_out_all(self._first.calls)
+            self._begin(self._first)
             if self._done:
                 return
-        self._conversation.start(prompts.STRUCTURE, self._question())
+        else:
+            self._conversation.start(prompts.STRUCTURE, self._question())
         most = min(MAX_TURNS, BASE_TURNS + len(self._entries))
         for _ in range(most):
             if self._conversation.characters > MAX_CHARACTERS:
                 break
-            self._carry_out_all(self._conversation.ask(TOOLS))
+            self._carry_out_all(self._conversation.ask(self._tools))
             if self._done:
                 return
         raise NotSettled(
@@ -172,19 +182,32 @@ class _Session:
             f" characters; last problem: {self._conversation.last_problem}"
         )
 
+    def _begin(self, first: FirstAnswer) -> None:
+        """Carry out the edits of the first answer, and have the model told what came of them."""
+        arguments = {"edits": first.edits, "finish": not first.writes_constraints}
+        result, failed = self._result(read_call("", "edit", arguments, TOOLS))
+        further = [entry for entry in self._entries if entry.seq not in first.numbers]
+        told = [
+            prompts.stored(first.facts),
+            result,
+            f"Entries to bring in as well:\n{self._lines(further)}" if further else "",
+            prompts.CONSTRAINTS if first.writes_constraints else "",
+        ]
+        self._conversation.continue_as(self._work)
+        for call in first.calls:
+            self._conversation.answer(call, "\n\n".join(filter(None, told)), failed=failed)
+
     def _query(self, code: str) -> Any:
         return self._runs.query(self._user, code)
 
     def _question(self) -> str:
+        related = self._bench.related(self._lane, self._entries)
+        project = describe_project(self._user, self._bench.outline, self._runs, related.records)
+        return prompts.entries(project, self._lines(related.facts), self._lines(self._entries))
+
+    def _lines(self, entries: Iterable[LogEntry]) -> str:
         zone = zoneinfo.ZoneInfo(self._user.time_zone)
-        lines = [prompts.entry(entry, zone, _shown(entry)) for entry in self._entries]
-        # Without any edits that the model has already made.
-        bench = Workbench(self._user, self._user.head, self._query)
-        related = bench.related(self._lane, self._entries)
-        self._bench.shown.add(bench.shown)
-        facts = [prompts.entry(fact, zone, _shown(fact)) for fact in related.facts]
-        project = describe_project(self._user, bench.outline, self._runs, related.records)
-        return prompts.entries(project, "\n".join(facts), "\n".join(lines))
+        return prompts.lines(((entry, _shown(entry)) for entry in entries), zone)
 
     def _carry_out_all(self, calls: Iterable[ToolCall]) -> None:
         """Carry out the tool calls in one response, stopping after a call that commits."""
@@ -195,35 +218,33 @@ class _Session:
                 return
 
     def _carry_out(self, call: ToolCall) -> None:
-        if problem := checked_problem(call):
-            self._refused = True
-            self._conversation.answer(call, problem, failed=True)
-            return
-        arguments = dict(call.arguments)
-        bench = self._bench
-        try:
-            match call.name:
-                case "open_domain":
-                    reply = bench.open_domain(arguments["domain"])
-                case "look_up":
-                    reply = bench.look_up(**arguments)
-                case CONSTRAINT_RULES.name:
-                    reply = prompts.CONSTRAINTS
-                case "read_constraint":
-                    reply = bench.read_constraint(arguments["name"])
-                case "read_entry":
-                    reply = bench.read_entry(arguments["seq"], arguments.get("start", 0))
-                case "edit":
-                    reply = self._edit(**arguments)
-                case "check":
-                    reply = self._judge(commit=False)
-                case _:
-                    reply = self._judge(commit=True)
-        except ToolFailed as failure:
-            self._refused = True
-            self._conversation.answer(call, str(failure), failed=True)
-        else:
-            self._conversation.answer(call, reply)
+        result, failed = self._result(call)
+        self._conversation.answer(call, result, failed=failed)
+
+    def _result(self, call: ToolCall) -> tuple[str, bool]:
+        """Carry out a tool call; return its result, and whether it failed."""
+        problem = checked_problem(call)
+        if not problem:
+            try:
+                return self._reply(call.name, dict(call.arguments)), False
+            except ToolFailed as failure:
+                problem = str(failure)
+        self._refused = True
+        return problem, True
+
+    def _reply(self, name: str, arguments: Mapping[str, Any]) -> str:
+        if (text := self._bench.read(name, arguments)) is not None:
+            return text
+        match name:
+            case "edit":
+                return self._edit(**arguments)
+            case "check":
+                return self._judge(commit=False)
+            case "finish":
+                return self._judge(commit=True)
+        if arguments["facts"] or "edits" not in arguments:
+            raise ToolFailed("The facts are stored, and stay as they are: send edits, by `edit`.")
+        return self._edit(arguments["edits"], finish=True)
 
     def _edit(self, edits: Sequence[Any] | Mapping[str, Any], finish: bool = False) -> str:
         """Apply edits, and finish if asked to; raise ToolFailed with the reason on failure."""

@@ -8,6 +8,7 @@ has such a field and the edit doesn't set it. `{"from": 12}` as a value stands f
 import datetime
 import zoneinfo
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from memory.kernel.models.users import MemoryUser
@@ -19,15 +20,25 @@ from memory.project.types import format_type
 TEXT_FIELDS = ("details", "text")
 DAY_FIELD = "said_on"
 
+NO_DRAFTS: Mapping[int, LogEntry] = MappingProxyType({})
 
-def take_over(data: Mapping[str, Any], user: MemoryUser, outline: Outline) -> dict[str, Any]:
-    """Return the edit with texts, day and sources in place of its references, if it has any."""
+
+def take_over(
+    data: Mapping[str, Any],
+    user: MemoryUser,
+    outline: Outline,
+    drafts: Mapping[int, LogEntry] = NO_DRAFTS,
+) -> dict[str, Any]:
+    """Return the edit with texts, day and sources in place of its references, if it has any.
+
+    `drafts` are facts, by number, that are not in the log yet.
+    """
     cited = _numbers(data.get("from"))
     inside = set(_inside({name: value for name, value in data.items() if name != "from"}))
     if not cited and not inside:
         return dict(data)
     entries = LogEntry.objects.filter(user=user, seq__in={*cited, *inside}, redacted_at=None)
-    by_seq = {entry.seq: entry for entry in entries}
+    by_seq = {**drafts, **{entry.seq: entry for entry in entries}}
     texts = {seq: entry.content or "" for seq, entry in by_seq.items()}
     edit = {name: _filled(value, texts) for name, value in data.items() if name != "from"}
     sources = edit.get("sources", [])

@@ -60,6 +60,9 @@ EDIT = {
 }
 
 EDITS = all_or_changes({"type": "array", "items": EDIT})
+EDITS_AS_FOR_EDIT = all_or_changes(
+    {"type": "array", "items": {"type": "object", "description": "As for `edit`."}}
+)
 
 _OPEN_DOMAIN = Tool(
     "open_domain",

@@ -35,13 +35,15 @@ from memory.project.typed import encode, encode_plain
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
 from memory.versions.prescribed_classes import adopt_prescribed
+from workers.authoring import prompts
 from workers.authoring.partial_answers import WrongChange, change_items
 from workers.authoring.related_records import find_entries, locate_records, rank_records
 from workers.authoring.same_records import Candidates
 from workers.authoring.short_forms import expand_edit, refuse_row, split_edits
-from workers.authoring.taken_over import take_over
-from workers.authoring.tools import NEW, SAME_AS
+from workers.authoring.taken_over import NO_DRAFTS, take_over
+from workers.authoring.tools import CONSTRAINT_RULES, NEW, SAME_AS
 from workers.gate.cited_entries import TooMuchCited, read_sources
+from workers.gate.entry_coverage import uncovered
 from workers.grounding.content_words import names_one_of
 from workers.grounding.separate_process import FIX, TOO_MUCH
 from workers.policy.checks import check_policy
@@ -95,16 +97,18 @@ class Related:
 class Shown:
     """What a model has seen: records, and the numbers of entries, at least as a record's sources.
 
-    A model may cite no other entries.
+    A model may cite no other entries. `questions` ask whether a record is one with these fields.
     """
 
     entries: set[int] = field(default_factory=set)
     records: set[RecordId] = field(default_factory=set)
+    questions: set[tuple[RecordId, str]] = field(default_factory=set)
 
     def add(self, other: "Shown") -> None:
         """Add what the model has seen elsewhere."""
         self.entries |= other.entries
         self.records |= other.records
+        self.questions |= other.questions
 
 
 class ToolFailed(Exception):
@@ -120,17 +124,19 @@ class Workbench:
         state: AnyState | None,
         query: Query,
         shown: Shown | None = None,
+        drafts: Mapping[int, LogEntry] = NO_DRAFTS,
     ) -> None:
         self._user = user
         self._state = state
         self._query = query
         self.shown = shown or Shown()
+        # Facts, by number, that edits may cite although they are not in the log yet.
+        self._drafts = drafts
         # What the model has sent, by number, and those of these edits that apply.
         self._sent: dict[int, Any] = {}
         self.edits: dict[int, Edit] = {}
-        # The questions whether a record is one with these fields, of earlier calls and of this one.
+        # The questions of earlier calls, which are not asked again.
         self._asked = set[tuple[RecordId, str]]()
-        self._asked_now = set[tuple[RecordId, str]]()
         # The records with which new ones are compared, by domain and class, and those that edits,
         # by number, would add once more.
         self._compared: dict[tuple[str, str], Candidates] = {}
@@ -141,7 +147,35 @@ class Workbench:
         """The project's outline with the edits applied."""
         return self._project.outline
 
+    def try_out(self, edits: Any, drafts: Mapping[int, LogEntry]) -> str:
+        """Return the problems with edits that cite these drafts of facts; "" if there are none."""
+        bench = Workbench(self._user, self._state, self._query, self.shown, drafts)
+        self.shown.entries |= drafts.keys()
+        try:
+            bench.edit(edits)
+        except ToolFailed as failure:
+            return str(failure)
+        finally:
+            self.shown.entries -= drafts.keys()
+        missing = list(uncovered(bench.edits, drafts, last_seq=max(drafts, default=0)))
+        return prompts.findings(missing) if missing else ""
+
     # Tools that read the project
+
+    def read(self, name: str, arguments: Mapping[str, Any]) -> str | None:
+        """Return the result of a tool that only reads; None for other tools."""
+        match name:
+            case "open_domain":
+                return self.open_domain(arguments["domain"])
+            case "look_up":
+                return self.look_up(**arguments)
+            case "read_constraint":
+                return self.read_constraint(arguments["name"])
+            case "read_entry":
+                return self.read_entry(arguments["seq"], arguments.get("start", 0))
+            case CONSTRAINT_RULES.name:
+                return prompts.CONSTRAINTS
+        return None
 
     def open_domain(self, name: str) -> str:
         """Return a domain's schema as source code, and each collection's newest records."""
@@ -393,7 +427,7 @@ class Workbench:
         changed; with a change, all edits are applied anew, in order.
         """
         before = set(self.edits)
-        self._asked |= self._asked_now
+        self._asked |= self.shown.questions
         sent = split_edits(sent)
         if isinstance(sent, Mapping):
             try:
@@ -489,7 +523,7 @@ class Workbench:
             data = self._find_same(number, data)
             edit = _with_collection(proposal_from_json(self._completed(data)), self.outline)
             for seq in edit.sources:
-                if not 1 <= seq <= self._user.last_seq:
+                if not (1 <= seq <= self._user.last_seq or seq in self._drafts):
                     return f"{edit.op}.sources cites entry {seq}, which does not exist"
                 if seq not in self.shown.entries:
                     return (
@@ -522,7 +556,7 @@ class Workbench:
         question = (alike, json.dumps(edit["fields"], sort_keys=True))
         if question in self._asked:
             return edit
-        self._asked_now.add(question)
+        self.shown.questions.add(question)
         record = self._project.record(alike)
         assert record is not None
         self.shown.entries |= {*record.sources}
@@ -570,10 +604,13 @@ class Workbench:
         if isinstance(edit, DeleteConstraint) and edit.name in self.outline.constraints:
             about = [edit.name.replace("_", " "), self.outline.constraints[edit.name]]
             try:
-                sources = read_sources(self._user, edit.sources)
+                texts = [one.text for one in read_sources(self._user, edit.sources).values()]
             except TooMuchCited as error:
                 raise EditError(TOO_MUCH, f"{error}: {FIX}") from error
-            if not any(names_one_of(source.text, about) for source in sources.values()):
+            texts += [
+                self._drafts[seq].content or "" for seq in self._drafts if seq in edit.sources
+            ]
+            if not any(names_one_of(text, about) for text in texts):
                 raise EditError(
                     "ungrounded_deletion",
                     f"none of the entries {list(edit.sources)} names the constraint {edit.name!r}:"
@@ -587,7 +624,7 @@ class Workbench:
         """
         if not isinstance(data, dict):
             return data
-        data = take_over(self._as_update(data), self._user, self.outline)
+        data = take_over(self._as_update(data), self._user, self.outline, self._drafts)
         if data.get("op") == Update.op:
             return {"fields": {}, **data}
         name = data.get("name")

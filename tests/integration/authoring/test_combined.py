@@ -1,6 +1,7 @@
 """Facts and the edits that bring them into the project, in one answer of the model."""
 
 import datetime
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.integration.authoring.conftest import (
     Say,
     Work,
     asked,
+    begins,
     edits,
     facts,
     finishes,
@@ -37,7 +39,7 @@ from tests.integration.authoring.conftest import (
 from tests.integration.authoring.test_misbehaviour import constraint
 from tests.integration.authoring.test_structure import DAYS, DAYS_TESTS, SAID_ON
 from tests.integration.redaction.conftest import MARKER, found
-from tests.llm_server import Request, Said, called, said
+from tests.llm_server import Called, Request, Said, called, said
 from tests.steps import append_texts, head_of, propose
 from workers import tasks
 from workers.authoring import memorize, prompts
@@ -57,8 +59,9 @@ def both(facts: Sequence[tuple[str, Sequence[int]]], edits: Any) -> Said:
 
 def may_edit(request: Request) -> bool:
     """Return whether facts are asked for together with edits."""
-    (tool,) = request.body["tools"]
-    return "edits" in tool["function"]["parameters"]["properties"]
+    functions = {tool["function"]["name"]: tool["function"] for tool in request.body["tools"]}
+    remember = functions.get("remember")
+    return remember is not None and "edits" in remember["parameters"]["properties"]
 
 
 def facts_of(user: MemoryUser) -> list[tuple[int, str]]:
@@ -139,14 +142,15 @@ def test_refused_edits_are_mended_in_the_session_that_they_begin(
         both([(ROME, [message])], [TRIP, wrong]),
         edits(update("travel.trips.trip-2", 2, starts_on="2026-05-08"), finish=True),
     )
-    # Then the second question is that for edits, with the first answer and what is wrong with it
-    _, request = server.requests
-    assert "edit" in request.tools
-    assert "remember" not in request.tools
-    assert asked(request).startswith("The project:\nIt is empty.")
-    assert f"[2] (fact, 2026-05-02 Saturday 14:00) {ROME}" in asked(request)
-    assert "2026-05-09" in str(request.body["messages"][2]["tool_calls"])
+    # Then the conversation goes on: the second request begins with the whole first one
+    first, request = server.requests
+    assert request.body["tools"] == first.body["tools"]
+    assert request.body["messages"][:2] == first.body["messages"]
+    (answer,) = request.body["messages"][2]["tool_calls"]
+    assert json.loads(answer["function"]["arguments"])["edits"] == [TRIP, wrong]
+    # And it is told what is wrong with its edits
     (told,) = request.results
+    assert "The facts are stored." in told
     assert "2026-05-09" in told
     assert "Nothing was committed; your edits are kept" in told
     # And what it mends is committed, as one session with a refusal
@@ -184,8 +188,8 @@ def test_facts_whose_edits_fail_do_not_hold_up_the_next_session(
     milk = "The user likes milk."
 
     def script(request: Request) -> Said:
-        if "remember" in request.tools and TEA not in asked(request):
-            return both([(TEA, [1])], [note("Likes 3 teas.", 3)])
+        if may_edit(request):
+            return finishes() if request.results else both([(TEA, [1])], [note("Likes 3 teas.", 3)])
         if "remember" in request.tools:
             return remembers((milk, [2]))
         return finishes() if TEA in asked(request) else edits(note(milk, 4), finish=True)
@@ -193,7 +197,7 @@ def test_facts_whose_edits_fail_do_not_hold_up_the_next_session(
     # When it works on both
     server = work(script=script)
     # Then the second one is asked for its facts alone, and settled
-    asks = [request for request in server.requests if "remember" in request.tools]
+    asks = [one for one in server.requests if "remember" in one.tools and begins(one)]
     assert [may_edit(request) for request in asks] == [True, False]
     assert facts_of(user) == [(3, TEA), (4, milk)]
     # And the fact on which it fails alone is rejected, since the other one passes
@@ -245,7 +249,8 @@ def test_a_number_that_no_fact_has_cites_nothing(
         edits(note(TEA, 4), finish=True),
         remembers(),
     )
-    # Then it is told, and what is committed cites the fact
+    # Then it is told, with the number that its fact got, and what is committed cites the fact
+    assert "The facts are stored: 2 is 4." in server.requests[1].results[0]
     assert "which does not exist" in server.requests[1].results[0]
     assert head_of(user).edits == [note(TEA, 4)]
 
@@ -364,6 +369,92 @@ def test_only_the_refused_fact_is_sent_again(user: MemoryUser, say: Say, work: W
     assert coverage(user).pending == 0
 
 
+def test_refusal_of_a_fact_names_what_is_wrong_with_the_edits_as_well(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    # Given an answer with a wrong fact, an edit that does not fit, and a fact without any edit
+    say("I like tea.", "I like milk.", "I like cake.")
+    milk, cake = "The user likes milk.", "The user likes cake."
+    wrong = [{"note": 4, "title": "Tea"}, {"note": 5}]
+    server = work(
+        both([("The user likes 3 teas.", [1]), (milk, [2]), (cake, [3])], wrong),
+        # When all is mended at once
+        called(
+            "remember",
+            {"facts": {"4": TEA}, "edits": {"0": None, "2": {"note": [4, 6]}}},
+        ),
+    )
+    # Then nothing else is asked
+    told = server.requests[1].results[0]
+    assert "ungrounded" in told
+    assert "title" in told
+    assert len(server.requests) == 2
+    assert coverage(user).pending == 0
+
+
+def test_unsettled_facts_are_named_with_a_refused_fact(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    say("I like tea.", "I like milk.")
+    milk = "The user likes milk."
+    server = work(
+        both([("The user likes 3 teas.", [1]), (milk, [2])], [{"note": 3}]),
+        called("remember", {"facts": {"3": TEA}, "edits": {"1": {"note": 4}}}),
+    )
+    assert "entry 4 was considered" in server.requests[1].results[0]
+    assert len(server.requests) == 2
+    assert head_of(user).edits == [note(TEA, 3), note(milk, 4)]
+
+
+def test_model_may_look_something_up_before_it_remembers(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    say("I am going to Rome next Friday!", occurred_at=MAY)
+    work(both([(ROME, [1])], [TRIP, trip(2)]))
+    say("I like tea.")
+    server = work(
+        Said(calls=(Called("look_up", {"text": "Rome"}), Called("open_domain", {"domain": "x"}))),
+        both([(TEA, [3])], [note(TEA, 4)]),
+    )
+    found, missing = server.requests[1].results
+    assert "travel.trips.trip-2" in found
+    assert "There is no domain 'x'" in missing
+    assert len(server.requests) == 2
+    assert coverage(user).pending == 0
+
+
+def test_edits_beside_the_facts_are_taken_with_them(user: MemoryUser, say: Say, work: Work) -> None:
+    say("I like tea.")
+    facts_alone = remembers((TEA, [1])).calls
+    server = work(Said(calls=(*facts_alone, *edits(note(TEA, 2), finish=True).calls)))
+    assert len(server.requests) == 1
+    assert head_of(user).edits == [note(TEA, 2)]
+
+
+def test_edits_before_any_fact_are_not_taken(user: MemoryUser, say: Say, work: Work) -> None:
+    say("I like tea.")
+    server = work(edits(note(TEA, 1), finish=True), finishes(), both([(TEA, [1])], [note(TEA, 2)]))
+    assert "send the facts first" in server.requests[1].results[0]
+    assert "send the facts first" in server.requests[2].results[0]
+    assert head_of(user).edits == [note(TEA, 2)]
+
+
+def test_stored_facts_stay_as_they_are(user: MemoryUser, say: Say, work: Work) -> None:
+    # Given a model that mends its edits by `remember`, first with another fact
+    say("I like tea.")
+    wrong = {"note": "Likes 3 teas.", "from": 2}
+    server = work(
+        both([(TEA, [1])], [wrong]),
+        called("remember", {"facts": {"2": "Tea."}, "edits": {"0": TEA}}),
+        called("remember", {"facts": {}, "edits": {"0": TEA}}),
+    )
+    # Then only edits are taken
+    assert "The facts are stored, and stay" in server.requests[2].results[0]
+    assert len(server.requests) == 3
+    assert facts_of(user) == [(2, TEA)]
+    assert head_of(user).edits == [note(TEA, 2)]
+
+
 def test_change_to_an_unsent_fact_is_refused(user: MemoryUser, say: Say, work: Work) -> None:
     say("I like tea.")
     server = work(
@@ -396,7 +487,7 @@ def test_constraint_rules_are_sent_when_needed(user: MemoryUser, say: Say, work:
         edits(written, finish=True),
     )
     assert prompts.CONSTRAINTS not in server.requests[0].body["messages"][0]["content"]
-    assert prompts.CONSTRAINTS in server.requests[1].results
+    assert prompts.CONSTRAINTS in server.requests[1].results[0]
     assert "constraints/soon.py" in head_of(user).tree
 
 

@@ -170,7 +170,7 @@ USELESS: dict[str, Callable[[], Reply]] = {
     "a refusal": refuses,
     "a fact that nobody said": lambda: remembers(("The user turns 43 on 2026-07-01.", [1])),
     "a fact of an entry that does not exist": lambda: remembers(("The user likes Rome.", [77])),
-    "a fact without a date of its own": lambda: remembers(("The user travels tomorrow.", [1])),
+    "a fact without a date of its own": lambda: remembers(("The user travels next week.", [1])),
 }
 
 

@@ -155,5 +155,5 @@ def test_a_correction_says_what_it_corrects(say: Say, work: Work) -> None:
     )
 
     question = server.requests[0].text
-    assert "[2] (correction of [1], " in question
+    assert "[2] (correction of [1]) Ada likes coffee." in question
     assert "[1] (fact, " in question

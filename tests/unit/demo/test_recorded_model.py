@@ -58,10 +58,10 @@ def asked(
 ) -> dict[str, Any]:
     """Return a request as the server's worker makes it, with so many answers to it so far."""
     zone = zoneinfo.ZoneInfo(USER.time_zone)
-    lines = "\n".join(
-        prompts.entry(LogEntry(seq=seq, kind=kind, occurred_at=at, role="user"), zone, text)
-        for seq, text in shown
-    )
+    entries = [
+        (LogEntry(seq=seq, kind=kind, occurred_at=at, role="user"), text) for seq, text in shown
+    ]
+    lines = prompts.lines(entries, zone)
     memorizing = kind == EntryKind.MESSAGE
     offered = (memorize.REMEMBER,) if memorizing else tools.TOOLS
     question = (
