@@ -94,8 +94,12 @@ def spent(workspace: str) -> Row:
 
 
 def _usage(calls: QuerySet[LlmCall]) -> Row:
-    tokens = calls.aggregate(sent=Sum("input_tokens"), returned=Sum("output_tokens"))
-    return {"calls": calls.count(), **{name: tokens[name] or 0 for name in tokens}}
+    totals = calls.aggregate(
+        sent=Sum("input_tokens"), cached=Sum("cache_read_tokens"), returned=Sum("output_tokens")
+    )
+    tokens = {name: number or 0 for name, number in totals.items()}
+    uncached = tokens["sent"] - tokens.pop("cached")
+    return {"calls": calls.count(), **tokens, "uncached": uncached}
 
 
 def plain(value: Any) -> Any:

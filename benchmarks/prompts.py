@@ -40,7 +40,8 @@ from deploy.embedded.system import System, running_system
 ROOT = Path(__file__).parent.parent
 FOLDER = Path("workers/authoring/instructions")
 COMPARED = (
-    *("facts", "records", "rejected", "refused", "calls", "failed_calls", "sent", "returned"),
+    *("facts", "records", "rejected", "refused", "calls", "failed_calls", "sent"),
+    *("uncached", "returned"),
     *("sent_early", "sent_late"),  # per session, in the first and last third of each conversation
 )
 
