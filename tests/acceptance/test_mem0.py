@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 def remembering(request: Request) -> Reply:
     """A model that finds known facts in messages, and cannot structure them."""
-    if request.tools != ["remember"]:
+    if "remember" not in request.tools:
         return status(500)
     said = re.findall(r"^\[(\d+)\] \([^)]*\) (.*)$", _asked(request), re.MULTILINE)
     facts = [{"text": FACTS[text], "sources": [int(seq)]} for seq, text in said if text in FACTS]
