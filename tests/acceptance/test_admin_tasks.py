@@ -263,7 +263,7 @@ def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Clie
 
     expect(page.locator("#id_workspace option:checked")).to_have_text("tasks")
     expect(text_in(page, "source")).to_have_value(
-        re.compile(r"class Task\(Record\):\n    name: str\n    days: int\n")
+        re.compile(r"# \[one\.name for one in tasks if one\.days > 0\]\n")
     )
 
 

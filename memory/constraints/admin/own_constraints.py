@@ -20,7 +20,7 @@ from memory.alerts import failing_constraints
 from memory.alerts.admin.links import links_to_alerts
 from memory.alerts.models.alerts import LIVE_STATES, Alert, found_by
 from memory.constraints import backtests
-from memory.constraints.admin import skeletons
+from memory.constraints.admin import drafts
 from memory.constraints.admin.backtests import show_dry_run
 from memory.constraints.models.backtests import Backtest
 from memory.kernel import pauses
@@ -227,7 +227,7 @@ def _failing(user: MemoryUser) -> dict[str, str]:
 
 
 def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[str, str]:
-    """Return the form's initial values: a rejected proposal, existing constraint or skeleton."""
+    """Return the form's initial values: a rejected proposal, existing constraint or draft."""
     tree = user.head.tree if user.head else {}
     if run is not None and run.outcome != RunOutcome.OK:
         edit = _edit_of(run)
@@ -251,8 +251,8 @@ def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[st
         }
     if "name" in request.GET:
         raise Http404("This user has no such constraint.")
-    query = skeletons.query_of(request, "from_query")
-    return {**skeletons.of_user(query if query and query.user_id == user.pk else None), "seen": ""}
+    query = drafts.query_of(request, "from_query")
+    return {**drafts.of_user(query if query and query.user_id == user.pk else None), "seen": ""}
 
 
 def _edit_of(run: Run) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from memory.constraints import (
     constraint_library,
     workspace_constraints,
 )
-from memory.constraints.admin import skeletons
+from memory.constraints.admin import drafts
 from memory.constraints.admin.backtests import show_dry_run
 from memory.constraints.admin.workspace_constraint_form import ConstraintForm
 from memory.constraints.admin.workspace_constraint_versions import (
@@ -166,7 +166,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         )
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
+        return {**super().get_changeform_initial_data(request), **drafts.initial_of(request)}
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None

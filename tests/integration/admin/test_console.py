@@ -579,9 +579,7 @@ def test_query_becomes_a_constraint_draft(
     form = admin_client.get(html.unescape(address[1])).context["adminform"].form
     source = form["source"].value()
     compile(source, "constraint", "exec")
-    assert "class Trip(Record):\n    cost: float\n" in source
-    assert "def check(today: datetime.date, trips: Sequence[Trip])" in source
-    assert "    # [t for t in trips if t.cost > 500]" in source
+    assert "    # [t for t in trips if t.cost > 500]\n" in source
     assert str(form["workspace"].value()) == str(trips.workspace_id)
 
 
