@@ -1,6 +1,7 @@
 """The admin's front page: current problems and recent activity, with links to the rows."""
 
 import datetime
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -360,197 +361,149 @@ def _hosts(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
 def _went_on(
     request: HttpRequest, period: Period, now: datetime.datetime
 ) -> Mapping[str, Sequence[Any]]:
-    starts = period.starts(now)
-    charts = []
-    if may_see(request, Alert):
-        charts.append(_opened(request, period, now))
-    endings = overview.run_endings(rows_for(request, Run), period, now)
-    if may_see(request, Run):
-        charts.append(_runs(period, starts, endings))
-    if may_see(request, Checkpoint):
-        charts.append(_versions(request, period, now, endings))
-    if not may_see(request, _spending_rows(period)):
+    charts = list(_activity(request, period, now))
+    ledger, column = _SPENDING[period.step]
+    if not may_see(request, ledger):
         return {"charts": charts, "workspaces": [], "models": []}
     spent = overview.spending(
         rows_for(request, LlmCall), rows_for(request, LlmSpending), period, now
     )
-    begins = starts[0]
-    until = starts[-1] + period.length
+    starts = period.starts(now)
+    since, until = starts[0], starts[-1] + period.length
+
+    def spender(name: str, row: SpendingRow, **filters: Any) -> Mapping[str, Any]:
+        return {
+            "name": inline(name),
+            "calls": Figure(f"{row.calls:,}", _url_within(ledger, column, since, until, filters)),
+            "tokens_in": f"{row.tokens_in:,}",
+            "tokens_out": f"{row.tokens_out:,}",
+            "cost": money(row.cost),
+        }
+
     return {
-        "charts": [*charts, *_spending(period, starts, spent)],
+        "charts": [*charts, *_spending(period, now, spent)],
         "workspaces": [
-            _spender(name, one, _spending_list(period, begins, until, workspace__id__exact=key))
-            for key, name, one in spent.by_workspace
+            spender(name, row, workspace__id__exact=key) for key, name, row in spent.by_workspace
         ],
-        "models": [
-            _spender(name, one, _spending_list(period, begins, until, model=name))
-            for name, one in spent.by_model
-        ],
+        "models": [spender(name, row, model=name) for name, row in spent.by_model],
     }
 
 
-def _labels(period: Period, starts: Sequence[datetime.datetime]) -> Sequence[str]:
-    return [f"{start:{STEP_FORMATS[period.step]}}" for start in starts]
+# The table that spending is read from by hour and by day, and its column with the time.
+_SPENDING: Mapping[str, tuple[Model, str]] = {
+    "hour": (LlmCall, "started_at"),
+    "day": (LlmSpending, "day"),
+}
 
 
-def _within(
-    model: Model, field: str, start: datetime.datetime, length: datetime.timedelta, **filters: str
+def _url_within(
+    model: Model,
+    column: str,
+    since: datetime.datetime,
+    until: datetime.datetime,
+    filters: Mapping[str, Any],
 ) -> str:
-    """Return the URL of the list of rows that fall within one time step."""
-    moments = {f"{field}__gte": start, f"{field}__lt": start + length}
-    return list_url(model, **moments, **filters)
+    """Return the URL of the list of rows whose time is in a period."""
+    ends = (since.date(), until.date()) if column == "day" else (since, until)
+    within = {f"{column}__gte": ends[0], f"{column}__lt": ends[1]}
+    return list_url(model, **within, **filters)
 
 
-def _series(
-    name: str,
-    tone: str,
-    starts: Sequence[datetime.datetime],
-    number: Callable[[datetime.datetime], float],
-    address: Callable[[datetime.datetime], str],
-) -> Series:
-    return Series(name, tone, [number(one) for one in starts], [address(one) for one in starts])
+@dataclass(frozen=True)
+class _Steps:
+    """The time steps of the charts about one table, whose `column` has the time of a row."""
+
+    period: Period
+    now: datetime.datetime
+    model: Model
+    column: str
+
+    def series(
+        self,
+        name: str,
+        tone: str,
+        numbers: Mapping[datetime.datetime, float],
+        **filters: Any,
+    ) -> Series:
+        """Return a series; the numbers link to the rows of their step that pass the filters."""
+        starts, length = self.period.starts(self.now), self.period.length
+        links = [
+            _url_within(self.model, self.column, start, start + length, filters) for start in starts
+        ]
+        return Series(name, tone, [numbers.get(start, 0) for start in starts], links)
+
+    def chart(self, name: str, title: str, series: Sequence[Series]) -> Chart:
+        form = STEP_FORMATS[self.period.step]
+        labels = [f"{start:{form}}" for start in self.period.starts(self.now)]
+        return Chart(name, title, labels, series)
 
 
-def _opened(request: HttpRequest, period: Period, now: datetime.datetime) -> Chart:
-    starts = period.starts(now)
-    opened = overview.opened_alerts(rows_for(request, Alert), period, now)
-    series = [_of_severity(period, starts, opened, one) for one in reversed(Severity)]
-    return Chart("alerts", "Alerts opened", _labels(period, starts), series)
-
-
-def _of_severity(
-    period: Period,
-    starts: Sequence[datetime.datetime],
-    opened: Mapping[tuple[datetime.datetime, str], int],
-    severity: Severity,
-) -> Series:
-    """Return the series of alerts opened in each time step that now have this severity."""
-    return _series(
-        severity.label,
-        SEVERITY_TONES[severity],
-        starts,
-        lambda start: opened.get((start, severity), 0),
-        lambda start: _within(
-            Alert, "opened_at", start, period.length, severity__exact=severity.value
-        ),
-    )
-
-
-def _runs(
-    period: Period,
-    starts: Sequence[datetime.datetime],
-    endings: Mapping[tuple[datetime.datetime, str], int],
-) -> Chart:
-    series = [
-        _ended(period, starts, endings, name, tone, outcomes)
-        for (name, outcomes), tone in zip(overview.RUN_ENDINGS.items(), ENDING_TONES, strict=True)
-    ]
-    return Chart("runs", "Runs by outcome", _labels(period, starts), series)
-
-
-def _ended(
-    period: Period,
-    starts: Sequence[datetime.datetime],
-    endings: Mapping[tuple[datetime.datetime, str], int],
-    name: str,
-    tone: str,
-    outcomes: Collection[RunOutcome],
-) -> Series:
-    """Return the series of runs that ended in each time step with one of these outcomes."""
-    either = ",".join(outcomes)
-    return _series(
-        name,
-        tone,
-        starts,
-        lambda start: sum(endings.get((start, one), 0) for one in outcomes),
-        lambda start: _within(Run, "finished_at", start, period.length, outcome__in=either),
-    )
-
-
-def _versions(
-    request: HttpRequest,
-    period: Period,
-    now: datetime.datetime,
-    endings: Mapping[tuple[datetime.datetime, str], int],
-) -> Chart:
-    """Return the chart of gate decisions: versions accepted, proposals and entries rejected."""
-    starts = period.starts(now)
-    accepted = overview.by_step(rows_for(request, Checkpoint), "created_at", period, now)
-    series = [
-        _series(
-            "versions accepted",
-            "good",
-            starts,
-            lambda start: accepted.get(start, 0),
-            lambda start: _within(Checkpoint, "created_at", start, period.length),
-        )
-    ]
-    if may_see(request, Run):
-        rejected = [RunOutcome.REJECTED]
-        series.append(_ended(period, starts, endings, "proposals rejected", "caution", rejected))
-    if may_see(request, EntryOutcome):
-        only = {"outcome__exact": Outcome.REJECTED}
-        rows = rows_for(request, EntryOutcome).filter(**only)
-        entries = overview.by_step(rows, "decided_at", period, now)
-        series.append(
-            _series(
-                "entries rejected",
-                "bad",
-                starts,
-                lambda start: entries.get(start, 0),
-                lambda start: _within(EntryOutcome, "decided_at", start, period.length, **only),
+def _activity(request: HttpRequest, period: Period, now: datetime.datetime) -> Iterator[Chart]:
+    """Yield the charts of alerts, of runs, and of the gate's decisions."""
+    if may_see(request, Alert):
+        opened = overview.opened_alerts(rows_for(request, Alert), period, now)
+        alerts = _Steps(period, now, Alert, "opened_at")
+        series = [
+            alerts.series(
+                severity.label,
+                SEVERITY_TONES[severity],
+                _steps_of(opened, [severity]),
+                severity__exact=severity.value,
             )
-        )
-    return Chart("versions", "Gate decisions", _labels(period, starts), series)
+            for severity in reversed(Severity)
+        ]
+        yield alerts.chart("alerts", "Alerts opened", series)
+    runs = _Steps(period, now, Run, "finished_at")
+    endings = overview.run_endings(rows_for(request, Run), period, now)
+
+    def ended(name: str, tone: str, outcomes: Collection[RunOutcome]) -> Series:
+        numbers = _steps_of(endings, outcomes)
+        return runs.series(name, tone, numbers, outcome__in=",".join(outcomes))
+
+    if may_see(request, Run):
+        tones = zip(overview.RUN_ENDINGS.items(), ENDING_TONES, strict=True)
+        series = [ended(name, tone, outcomes) for (name, outcomes), tone in tones]
+        yield runs.chart("runs", "Runs by outcome", series)
+    if may_see(request, Checkpoint):
+        versions = _Steps(period, now, Checkpoint, "created_at")
+        accepted = overview.by_step(rows_for(request, Checkpoint), "created_at", period, now)
+        series = [versions.series("versions accepted", "good", accepted)]
+        if may_see(request, Run):
+            series.append(ended("proposals rejected", "caution", [RunOutcome.REJECTED]))
+        if may_see(request, EntryOutcome):
+            only = {"outcome__exact": Outcome.REJECTED}
+            rows = rows_for(request, EntryOutcome).filter(**only)
+            entries = overview.by_step(rows, "decided_at", period, now)
+            outcomes = _Steps(period, now, EntryOutcome, "decided_at")
+            series.append(outcomes.series("entries rejected", "bad", entries, **only))
+        yield versions.chart("versions", "Gate decisions", series)
 
 
-def _spending_rows(period: Period) -> Model:
-    return LlmCall if period.step == "hour" else LlmSpending
+def _steps_of(
+    counts: Mapping[tuple[datetime.datetime, str], int], kinds: Collection[str]
+) -> Mapping[datetime.datetime, float]:
+    """Return the numbers of these kinds by step."""
+    numbers: Counter[datetime.datetime] = Counter()
+    for (step, kind), number in counts.items():
+        if kind in kinds:
+            numbers[step] += number
+    return numbers
 
 
-def _spending_list(
-    period: Period, start: datetime.datetime, end: datetime.datetime, **filters: Any
-) -> str:
-    if period.step == "hour":
-        return list_url(LlmCall, started_at__gte=start, started_at__lt=end, **filters)
-    return list_url(LlmSpending, day__gte=start.date(), day__lt=end.date(), **filters)
+def _spending(period: Period, now: datetime.datetime, spent: overview.Spending) -> Sequence[Chart]:
+    steps = _Steps(period, now, *_SPENDING[period.step])
 
-
-def _spending(
-    period: Period, starts: Sequence[datetime.datetime], spent: overview.Spending
-) -> Sequence[Chart]:
     def series(name: str, tone: str, number: Callable[[SpendingRow], float]) -> Series:
-        return _series(
-            name,
-            tone,
-            starts,
-            lambda start: number(spent.by_step.get(start, SpendingRow())),
-            lambda start: _spending_list(period, start, start + period.length),
-        )
+        return steps.series(name, tone, {at: number(row) for at, row in spent.by_step.items()})
 
-    labels = _labels(period, starts)
     tokens = [
-        series("tokens in", "note", lambda one: one.tokens_in),
-        series("tokens out", "strong", lambda one: one.tokens_out),
+        series("tokens in", "note", lambda row: row.tokens_in),
+        series("tokens out", "strong", lambda row: row.tokens_out),
     ]
-    cost = series("cost", "note", lambda one: float(one.cost))
+    calls = [series("calls", "note", lambda row: row.calls)]
+    cost = [series("cost", "note", lambda row: float(row.cost))]
     return [
-        Chart(
-            "calls",
-            "Language model calls",
-            labels,
-            [series("calls", "note", lambda one: one.calls)],
-        ),
-        Chart("tokens", "Language model tokens", labels, tokens),
-        Chart("cost", "Language model cost", labels, [cost]),
+        steps.chart("calls", "Language model calls", calls),
+        steps.chart("tokens", "Language model tokens", tokens),
+        steps.chart("cost", "Language model cost", cost),
     ]
-
-
-def _spender(name: str, spent: SpendingRow, url: str) -> Mapping[str, Any]:
-    return {
-        "name": inline(name),
-        "calls": Figure(f"{spent.calls:,}", url),
-        "tokens_in": f"{spent.tokens_in:,}",
-        "tokens_out": f"{spent.tokens_out:,}",
-        "cost": money(spent.cost),
-    }
