@@ -1,6 +1,6 @@
 """Number of examples for each property: four times as many in all tests as in the first tier.
 
-`UAC_EXAMPLES=20 pytest tests/unit/project/test_told.py` tries twenty times as many there.
+`UAC_EXAMPLES=20 pytest tests/unit/project/test_rebuilding.py` tries twenty times as many there.
 """
 
 import os

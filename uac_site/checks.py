@@ -242,7 +242,7 @@ def check_database(
     The database must exist, be new enough and have all migrations applied, and the role must not be
     able to switch off triggers.
     """
-    return list(service_checks.of_database()) if "default" in (databases or ()) else []
+    return list(service_checks.check_database()) if "default" in (databases or ()) else []
 
 
 @register(TAG, deploy=True)
@@ -250,4 +250,4 @@ def check_broker(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
     """Check that Redis responds, accepts writes, and evicts nothing."""
-    return list(service_checks.of_redis()) if "default" in (databases or ()) else []
+    return list(service_checks.check_redis()) if "default" in (databases or ()) else []

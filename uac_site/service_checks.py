@@ -39,7 +39,7 @@ def is_named() -> bool:
     return bool(engine == "uac_site.database")
 
 
-def of_database() -> Iterator[CheckMessage]:
+def check_database() -> Iterator[CheckMessage]:
     """Yield the problems with the database at DATABASE_URL."""
     if not is_named():
         return  # another check reports an unusable DATABASE_URL
@@ -97,7 +97,7 @@ def _migrations() -> Iterator[CheckMessage]:
         )
 
 
-def of_redis() -> Iterator[CheckMessage]:
+def check_redis() -> Iterator[CheckMessage]:
     """Yield the problems with the Redis server at REDIS_URL."""
     if not settings.REDIS_URL:
         return  # another check reports a missing REDIS_URL

@@ -34,8 +34,8 @@ def execute(run: Run) -> None:
             if earlier is not None and run.kind in READING:
                 past_states.refuse_redacted(earlier)
             EXECUTORS[RunKind(run.kind)](run)
-        except (checkpoints.Redacted, computed_states.CannotBeTold) as gone:
-            kind = "redacted" if isinstance(gone, checkpoints.Redacted) else "cannot_be_told"
+        except (checkpoints.Redacted, computed_states.NotComputable) as gone:
+            kind = "redacted" if isinstance(gone, checkpoints.Redacted) else "not_computable"
             error = RunError(type=kind, message=str(gone))
             runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=error))
         logger.info("run_done", outcome=run.outcome)

@@ -466,14 +466,14 @@ def _activity(request: HttpRequest, period: Period, now: datetime.datetime) -> I
         yield runs.chart("runs", "Runs by outcome", series)
     if may_see(request, Checkpoint):
         versions = _Steps(period, now, Checkpoint, "created_at")
-        accepted = overview.by_step(rows_for(request, Checkpoint), "created_at", period, now)
+        accepted = overview.count_by_step(rows_for(request, Checkpoint), "created_at", period, now)
         series = [versions.series("versions accepted", "good", accepted)]
         if may_see(request, Run):
             series.append(ended("proposals rejected", "caution", [RunOutcome.REJECTED]))
         if may_see(request, EntryOutcome):
             only = {"outcome__exact": Outcome.REJECTED}
             rows = rows_for(request, EntryOutcome).filter(**only)
-            entries = overview.by_step(rows, "decided_at", period, now)
+            entries = overview.count_by_step(rows, "decided_at", period, now)
             outcomes = _Steps(period, now, EntryOutcome, "decided_at")
             series.append(outcomes.series("entries rejected", "bad", entries, **only))
         yield versions.chart("versions", "Gate decisions", series)

@@ -89,7 +89,7 @@ def opened_alerts(
     return {(step, severity): number for step, severity, number in counted}
 
 
-def by_step(
+def count_by_step(
     rows: QuerySet[Any], field: str, period: Period, now: datetime.datetime
 ) -> Mapping[datetime.datetime, int]:
     """Count the rows by the step that their `field` falls into; steps without rows are left out."""

@@ -274,21 +274,23 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     def track_record(self, workspace: Workspace) -> str:
         record = _record_of(workspace)
         shown = show_track_record(workspace, record) if record else []
-        return lines([*shown, track_record_settings.in_words(workspace.track_record_limits)])
+        return lines([*shown, track_record_settings.describe_limits(workspace.track_record_limits)])
 
     @plain_column("effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
         holds = _stored(workspace).effective(environment.STRUCTURING)
-        return f"Work begins {batching.in_words(holds)}."
+        return f"Work begins {batching.describe_batching(holds)}."
 
     @plain_column("effective")
     def alerts_in_effect(self, workspace: Workspace) -> str:
-        return lines(alert_settings.in_words(_stored(workspace).alert_limits))
+        return lines(alert_settings.describe_limits(_stored(workspace).alert_limits))
 
     @plain_column("effective")
     def retention_in_effect(self, workspace: Workspace) -> str:
         return lines(
-            retention_settings.in_words(_stored(workspace).effective(environment.RETENTION))
+            retention_settings.describe_retention(
+                _stored(workspace).effective(environment.RETENTION)
+            )
         )
 
     @plain_column("effective")
@@ -312,12 +314,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     def precision(self, workspace: Workspace) -> str:
         if workspace._state.adding:
             return NOTHING
-        judged = feedback.by_constraint(
+        judged = feedback.count_verdicts(
             AlertFeedback.objects.filter(alert__user__workspace=workspace)
         )
         worst_first = sorted(judged.items(), key=lambda item: item[1].precision or 0)
         return lines(
-            format_html("{}: {}", inline(path), feedback.in_words(counts))
+            format_html("{}: {}", inline(path), feedback.describe_precision(counts))
             for path, counts in worst_first[:MAX_JUDGED]
         )
 

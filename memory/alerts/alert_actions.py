@@ -7,7 +7,7 @@ import datetime
 
 from django.utils import timezone
 
-from memory.alerts.duplicates import with_duplicates
+from memory.alerts.duplicates import lock_duplicates
 from memory.alerts.models.alerts import (
     Alert,
     AlertEventKind,
@@ -76,7 +76,7 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
             raise AlertNotOpen("this alert is already open")
         if row.state == AlertState.RESOLVED and not row.holds_back:
             raise AlertNotOpen("this alert is resolved, and its finding no longer exists")
-        for one in with_duplicates(row):
+        for one in lock_duplicates(row):
             reopen_alert(one, step, reason="manually", note=note)
     return row
 
@@ -96,7 +96,7 @@ def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
             for one in paused:
                 end_pause(one, step, reason)
                 run_again(step.user)
-        for resolved in with_duplicates(row):
+        for resolved in lock_duplicates(row):
             resolved.holds_back = resolved.kind != AlertKind.CONSTRAINT_PAUSED
             resolve_alert(resolved, step, reason)
     return row

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
 
-from memory.alerts.findings import ConstraintFinding, as_finding
+from memory.alerts.findings import ConstraintFinding, make_finding
 from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEventKind, AlertKind, AlertState
 from memory.alerts.transitions import Step, mark_open, resolve_alert
 from memory.kernel.canonical import canonical_json
@@ -163,7 +163,7 @@ def join_duplicates(
             for other in listed
             if other.pk not in taken
             and (other.state, other.snoozed_until) == (alert.state, alert.snoozed_until)
-            and is_one_problem(heard.get(other.fingerprint) or as_finding(other), finding)
+            and is_one_problem(heard.get(other.fingerprint) or make_finding(other), finding)
         )
         original = find_original(alert, free)
         if original is None:
@@ -208,7 +208,7 @@ def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
             yield alert
 
 
-def with_duplicates(alert: Alert) -> list[Alert]:
+def lock_duplicates(alert: Alert) -> list[Alert]:
     """Return an alert and its live duplicates or, if it is resolved, its manually resolved ones."""
     rows = Alert.objects.select_for_update(no_key=True).filter(duplicate_of=alert)
     if alert.state == AlertState.RESOLVED:

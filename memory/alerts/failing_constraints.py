@@ -45,7 +45,7 @@ def alerts_of(user: MemoryUser) -> list[Alert]:
     return list(failed.prefetch_related("duplicates").order_by("opened_at"))
 
 
-def by_path(user: MemoryUser) -> dict[str, Failure]:
+def find_failures(user: MemoryUser) -> dict[str, Failure]:
     """Return the current failures, keyed by constraint path, or by PROJECT if no constraint ran."""
     failing = alerts_of(user)
     opened = AlertEvent.objects.filter(alert__in=failing, kind=AlertEventKind.OPENED)
@@ -56,12 +56,12 @@ def by_path(user: MemoryUser) -> dict[str, Failure]:
     }
 
 
-def of_constraint(path: str, failing: Mapping[str, Failure]) -> Failure | None:
+def failure_of(path: str, failing: Mapping[str, Failure]) -> Failure | None:
     """Return the constraint's own failure, else the whole project's, else None."""
     return failing.get(path) or failing.get(PROJECT)
 
 
-def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
+def describe_failures(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
     """Return these alerts' messages, keyed by the name of the failing constraint.
 
     Only the user's own constraints are considered.

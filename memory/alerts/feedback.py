@@ -40,7 +40,7 @@ class Precision:
 UNJUDGED = Precision(0, 0)
 
 
-def in_words(judged: Precision) -> str:
+def describe_precision(judged: Precision) -> str:
     """Describe the precision for staff: "75 % (3 of 4)", or a dash if there are no verdicts."""
     if judged.precision is None:
         return "–"
@@ -67,7 +67,7 @@ def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str 
     return row
 
 
-def by_constraint(judged: QuerySet[AlertFeedback]) -> Mapping[str, Precision]:
+def count_verdicts(judged: QuerySet[AlertFeedback]) -> Mapping[str, Precision]:
     """Return the precision of each constraint that has verdicts, keyed by its path."""
     rows = (
         judged.order_by()

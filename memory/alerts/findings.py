@@ -103,7 +103,7 @@ def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[s
     return changed
 
 
-def as_finding(alert: Alert) -> ConstraintFinding:
+def make_finding(alert: Alert) -> ConstraintFinding:
     """Return the finding that an alert was last updated with."""
     return ConstraintFinding(
         constraint=alert.constraint,

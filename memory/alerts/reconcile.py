@@ -20,7 +20,13 @@ from memory.alerts.duplicates import (
     originals_of,
     tell_of_lost_causes,
 )
-from memory.alerts.findings import RESOLVES, ConstraintFinding, as_finding, differences, most_severe
+from memory.alerts.findings import (
+    RESOLVES,
+    ConstraintFinding,
+    differences,
+    make_finding,
+    most_severe,
+)
 from memory.alerts.handover import take_over
 from memory.alerts.models.alerts import Alert, AlertKind, Severity, severity_rank
 from memory.alerts.paused_constraints import (
@@ -204,7 +210,7 @@ def _is_new(existing: Alert | None, finding: ConstraintFinding) -> bool:
     since.
     """
     return existing is None or (
-        existing.holds_back and bool(differences(as_finding(existing), finding))
+        existing.holds_back and bool(differences(make_finding(existing), finding))
     )
 
 

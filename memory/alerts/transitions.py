@@ -15,7 +15,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memory.alerts import alert_events
-from memory.alerts.findings import ConstraintFinding, as_finding, differences
+from memory.alerts.findings import ConstraintFinding, differences, make_finding
 from memory.alerts.models.alerts import (
     LIVE_STATES,
     Alert,
@@ -104,7 +104,7 @@ def open_alert(finding: ConstraintFinding, step: Step) -> Alert:
 
 def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
     """Update a live alert from its finding; reopen it if the finding is more severe."""
-    changed = differences(as_finding(alert), finding)
+    changed = differences(make_finding(alert), finding)
     alert.last_run = step.run
     if alert.duplicate_of_id is not None:  # a duplicate's state is that of the listed alert
         alert.severity, alert.message = finding.severity, finding.message

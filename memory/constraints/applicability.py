@@ -13,7 +13,7 @@ from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 from memory.project.paths import FOLDER
@@ -55,7 +55,7 @@ def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
     constraints = WorkspaceConstraint.objects.filter(
         workspace=user.workspace_id, live__isnull=False
     )
-    rows = without_large(constraints, "live").order_by("name")
+    rows = defer_large(constraints, "live").order_by("name")
     return [applicability_of(constraint, user, outline) for constraint in rows]
 
 
@@ -102,7 +102,7 @@ def applicability_of(
     return Applicability(constraint, shape_match, tuple(reasons))
 
 
-def as_if_live(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
+def make_live_copy(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
     """Return an unsaved copy of the version's constraint, with the version live for all users."""
     constraint = WorkspaceConstraint.objects.get(pk=version.constraint_id)
     constraint.live, constraint.enabled, constraint.percentage = version, True, 100

@@ -136,7 +136,7 @@ def start_own(
     If `source` is given, it is run instead of the constraint's stored source, after a worker has
     checked it against the policy. `path` is the constraint's path or just its name. The backtest
     replaces the earlier one of this constraint. Raises BadBacktest if an argument is invalid, and
-    CannotBeTold if the history by the entries' own times can't be computed.
+    NotComputable if the history by the entries' own times can't be computed.
     """
     _check("days", days, MAX_DAYS)
     path = path if "/" in path else constraint_path(path)
@@ -324,7 +324,7 @@ def redact_results(user: MemoryUser, since: datetime.datetime) -> None:
             backtest.save(update_fields=["report"])
 
 
-def of_user(user: MemoryUser) -> QuerySet[Backtest]:
+def select_backtests(user: MemoryUser) -> QuerySet[Backtest]:
     """Select the backtests whose report has this user."""
     return Backtest.objects.filter(
         workspace=user.workspace_id, report__users__has_key=str(user.pk)
@@ -333,7 +333,7 @@ def of_user(user: MemoryUser) -> QuerySet[Backtest]:
 
 def _interrupt(user: MemoryUser) -> QuerySet[Backtest]:
     """Revoke the leases on backtests whose report has this user; select and lock all of these."""
-    rows = of_user(user)
+    rows = select_backtests(user)
     rows.order_by().filter(state__in=GOING_ON).update(**leases.REVOKED, last_error="")
     return rows.select_for_update(no_key=True, of=("self",))
 

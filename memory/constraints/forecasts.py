@@ -23,7 +23,7 @@ from memory.constraints.applicability import Applicability
 from memory.constraints.models.forecasts import Forecast
 from memory.kernel.canonical import canonical_json, sha256
 from memory.kernel.daily_runs import next_daily_run
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import unpaused
 from memory.kernel.work import leases
@@ -64,7 +64,7 @@ def horizon() -> datetime.timedelta:
 # -- Scheduling forecasts and runs ----------------------------------------------------------------
 
 
-def after_run(
+def schedule_after_run(
     user: MemoryUser,
     checkpoint: Checkpoint,
     instant: datetime.datetime,
@@ -77,7 +77,7 @@ def after_run(
     """
     if not settings.UAC_FORECAST_DAYS:
         return
-    forecast = without_large(Forecast.objects.filter(user=user), keep=["timeline"]).first()
+    forecast = defer_large(Forecast.objects.filter(user=user), keep=["timeline"]).first()
     if forecast is not None and is_fresh(
         forecast, checkpoint, instant, basis_of(user, applicabilities)
     ):
@@ -242,7 +242,7 @@ def foreseen(
     return Foreseen(events, known_until, failed)
 
 
-def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def add_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the events with their `causes`, each of which has a constraint, fingerprint and key.
 
     If a user's own constraint and a workspace constraint share a finding, it is a single alert
@@ -289,7 +289,7 @@ def instant_of(moment: str, time_zone: str) -> datetime.datetime:
 
 def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[dict[str, Any]]:
     findings = [_finding(path, *one) for one in result["findings"]]
-    shown: _Told = {}  # a failing constraint has no findings, but its alerts stay open
+    shown: _FindingsShown = {}  # a failing constraint has no findings, but its alerts stay open
     for number, (at, error, alerts) in enumerate(result["changes"]):
         before = result["changes"][number - 1][1] if number else error
         common: dict[str, Any] = {
@@ -313,12 +313,12 @@ def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[di
             shown = now
 
 
-_Told = Mapping[str, tuple[str, int, ConstraintFinding, str]]
+_FindingsShown = Mapping[str, tuple[str, int, ConstraintFinding, str]]
 
 
 def _gravest(
     alerts: Sequence[Sequence[Any]], findings: Sequence[tuple[ConstraintFinding, str]]
-) -> _Told:
+) -> _FindingsShown:
     """Map each fingerprint to its most severe finding.
 
     Each value consists of the finding's severity, its index, the finding and its fingerprint.
@@ -332,7 +332,9 @@ def _gravest(
     return by_fingerprint
 
 
-def _compared(common: Mapping[str, Any], before: _Told, after: _Told) -> Iterable[dict[str, Any]]:
+def _compared(
+    common: Mapping[str, Any], before: _FindingsShown, after: _FindingsShown
+) -> Iterable[dict[str, Any]]:
     for fingerprint in sorted({*before, *after}):
         earlier, later = before.get(fingerprint), after.get(fingerprint)
         if earlier and later and earlier[:2] == later[:2]:

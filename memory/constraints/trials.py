@@ -3,12 +3,12 @@
 import datetime
 
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.project.paths import constraint_path
 from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunTrigger
-from memory.versions.past_states import Known, version_of
+from memory.versions.past_states import KnownState, version_of
 
 
 class NoSuchConstraint(Exception):
@@ -29,7 +29,7 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
     live = WorkspaceConstraint.objects.filter(
         workspace=user.workspace_id, name=name, live__isnull=False
     )
-    row = without_large(live, "live").first()
+    row = defer_large(live, "live").first()
     if row is None or row.live is None:
         raise _no_constraint(name)
     return row.path, row.live.source_hash
@@ -42,7 +42,9 @@ def _no_constraint(name: str) -> NoSuchConstraint:
     )
 
 
-def try_constraint(snapshot: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
+def try_constraint(
+    snapshot: KnownState, path: str, source_hash: str, instant: datetime.datetime
+) -> Run:
     """Run a constraint's current version on the state `snapshot`, as of the given time.
 
     The run opens no alerts. Raises NoState if there is no version to run it on, and

@@ -32,7 +32,7 @@ class Widened:
 
 def to_json(user: MemoryUser, seqs: Collection[int]) -> dict[str, Any]:
     """Return the fields widened by these typed entries, and the user's constraints to review."""
-    widened = by_entries(user, seqs) if seqs else []
+    widened = find_widened(user, seqs) if seqs else []
     return {
         "widened": [
             {
@@ -49,7 +49,7 @@ def to_json(user: MemoryUser, seqs: Collection[int]) -> dict[str, Any]:
     }
 
 
-def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
+def find_widened(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
     """Return the fields that these typed entries have widened, ordered by project version."""
     settled = EntryOutcome.objects.filter(user=user, seq__in=seqs, outcome=Outcome.COVERED)
     versions = Checkpoint.objects.filter(
@@ -59,7 +59,7 @@ def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
         one
         for version in versions.only("parent", "edits").order_by("version")
         if any(edit["op"] == WidenField.op for edit in version.edits)
-        for one in _by_version(version)
+        for one in _find_widened_by(version)
         if one.seq in seqs
     ]
 
@@ -89,7 +89,7 @@ def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[
     )
 
 
-def _by_version(version: Checkpoint) -> Iterator[Widened]:
+def _find_widened_by(version: Checkpoint) -> Iterator[Widened]:
     """Yield the fields widened by a version created from typed entries, each with its entry.
 
     The edit that adds a record cites the entry; the schema edits that the record needs precede that

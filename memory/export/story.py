@@ -37,7 +37,7 @@ def message(
     files of the version whose content was redacted later. The message contains no control
     characters, which could affect a terminal.
     """
-    edits = [_Told(edit, classes) for edit in event.edits]
+    edits = [_EditText(edit, classes) for edit in event.edits]
     paragraphs = [one_line(f"v{event.version}: {_subject(event, edits)}", MAX_SUBJECT)]
     origin = Origin(event.origin).label if event.origin in Origin.values else event.origin
     facts = [f"Origin: {origin}"]
@@ -55,7 +55,7 @@ def message(
     return "\n\n".join(paragraphs) + "\n"
 
 
-class _Told:
+class _EditText:
     """Describes an edit for a commit message."""
 
     def __init__(self, edit: Mapping[str, Any], classes: Mapping[tuple[str, str], str]) -> None:
@@ -117,7 +117,7 @@ class _Told:
         return one_line(f"{text}: {why}" if why else text, MAX_LINE)
 
 
-def _subject(event: Event, edits: Sequence[_Told]) -> str:
+def _subject(event: Event, edits: Sequence[_EditText]) -> str:
     if event.restored:
         return f"rolls back to v{event.restored.get('version')}"
     phrases = []

@@ -121,7 +121,9 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
 
 def _backtest_results(user: MemoryUser) -> Iterator[dict[str, Any]]:
     """Yield the person's results in backtests of workspace constraints, which are about others."""
-    for backtest in backtests.of_user(user).filter(version__isnull=False).iterator(chunk_size=1):
+    for backtest in (
+        backtests.select_backtests(user).filter(version__isnull=False).iterator(chunk_size=1)
+    ):
         if result := backtest.report["users"][str(user.pk)]:
             about = {name: getattr(backtest, name) for name in ("id", "constraint", "created_at")}
             yield about | result

@@ -44,7 +44,7 @@ def is_paused(scope: MemoryUser | Workspace) -> Pause | None:
     return Pause.objects.filter(resumed_at=None, **_columns_of(scope)).first()
 
 
-def of_user(user: MemoryUser) -> Pause | None:
+def find_pause(user: MemoryUser) -> Pause | None:
     """Return the pause that applies to a user: the user's own, else the workspace's, else None."""
     either = Q(user=user) | Q(workspace=user.workspace_id, user=None)
     pauses = Pause.objects.filter(either, resumed_at=None)

@@ -11,7 +11,7 @@ from memory.kernel import pauses
 from memory.kernel.admission import quotas
 from memory.kernel.daily_runs import is_daily, next_daily_run
 from memory.kernel.database.statements import Parameter, Statement
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import Lane, LaneName, MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.refused import Refused
@@ -147,9 +147,9 @@ def find_or_create_user(workspace: Workspace, user_id: str) -> MemoryUser:
         return MemoryUser.objects.get(workspace=workspace, user_id=user_id)
 
 
-def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
+def select_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
     """Load the users with their head checkpoints, but without their edits and verdicts."""
-    return without_large(users, "head", keep=["metadata", "head__tree", "head__outline"])
+    return defer_large(users, "head", keep=["metadata", "head__tree", "head__outline"])
 
 
 def undisturbed() -> Q:

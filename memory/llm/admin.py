@@ -28,7 +28,7 @@ from memory.kernel.admin.display import (
 from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.admin.rows import rows_for
 from memory.kernel.admin.tables import TableAdmin
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff.access import PROMPTS
@@ -91,7 +91,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
         return "No language model was involved."
-    work_calls = without_large(LlmCall.objects.filter(work__in=works)).order_by("started_at")
+    work_calls = defer_large(LlmCall.objects.filter(work__in=works)).order_by("started_at")
     calls = list(work_calls[:MAX_ATTEMPTS])
     rows = format_html_join(
         "",

@@ -39,10 +39,10 @@ class LaneStatus:
     reason: str = ""
 
 
-def of_user(
+def read_status(
     user: MemoryUser,
     lane: Lane | None = None,
-    pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,
+    pause_of: Callable[[MemoryUser], Pause | None] = pauses.find_pause,
 ) -> LaneStatus:
     """Return the status of language model work for a user, to show to staff.
 

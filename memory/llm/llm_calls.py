@@ -25,7 +25,7 @@ from django.utils import timezone
 
 from memory.kernel import encryption
 from memory.kernel.canonical import canonical_json, sha256
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -231,7 +231,7 @@ def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
 def close_interrupted(limit: int) -> int:
     """Close up to `limit` calls whose callers are dead, oldest first; return how many."""
     gone = LlmCall.objects.filter(outcome=LlmOutcome.STARTED, expires_at__lte=timezone.now())
-    calls = list(without_large(gone).order_by("expires_at")[:limit])
+    calls = list(defer_large(gone).order_by("expires_at")[:limit])
     ending = Ending(
         outcome=LlmOutcome.INTERRUPTED,
         seconds=0,

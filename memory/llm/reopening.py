@@ -123,7 +123,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
             raise TooManyToReopen(
                 f"More than {MAX_REOPENED} entries match: choose a shorter period."
             )
-        seqs, facts = _with_messages(locked, {one.seq for one in chosen})
+        seqs, facts = _add_messages(locked, {one.seq for one in chosen})
         settled = EntryOutcome.objects.filter(user=locked, seq__in=seqs - facts)
         chosen = list(settled.select_related("checkpoint").order_by("seq"))
         fact_outcomes = EntryOutcome.objects.filter(user=locked, seq__in=facts)
@@ -145,7 +145,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
     return Reopening([one.seq for one in chosen], sorted(facts), checkpoint)
 
 
-def _with_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]]:
+def _add_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]]:
     """Return (entries, facts): these entries, messages they share facts with, and these facts.
 
     The facts are those that a language model extracted from any of these messages.

@@ -83,7 +83,7 @@ def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
     return metadata is not None and metadata.get("urgent") is True
 
 
-def in_words(holds: Mapping[str, int]) -> str:
+def describe_batching(holds: Mapping[str, int]) -> str:
     """Describe to staff when work begins with these settings."""
     return (
         f"when {holds['structure_entries']} of a user's entries are waiting, no entry has arrived"

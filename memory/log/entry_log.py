@@ -365,7 +365,7 @@ def coverage(user: MemoryUser) -> Coverage:
     )
 
 
-def told_by(entry: LogEntry) -> int:
+def stated_in(entry: LogEntry) -> int:
     """Return the entry's number or, for a correction, the number of the entry it corrects."""
     corrects = entry.kind == EntryKind.CORRECTION and entry.derived_from
     return entry.derived_from[0] if corrects else entry.seq
@@ -387,7 +387,7 @@ def corrections(
     if narrow:
         rows = rows.only("kind", "seq", "derived_from")
     newest = rows.annotate(told=F("derived_from__0")).order_by("told", "-seq").distinct("told")
-    return {told_by(entry): entry for entry in newest}
+    return {stated_in(entry): entry for entry in newest}
 
 
 def record_entry(entry: LogEntry) -> RecordEntry:

@@ -36,12 +36,12 @@ def due(name: LaneName) -> QuerySet[Lane]:
     return lanes.filter(due_at__lte=timezone.now() + leases.SKEW)
 
 
-def with_records() -> QuerySet[Lane]:
+def due_with_records() -> QuerySet[Lane]:
     """Select the lanes with typed entries that are due."""
     return due(LaneName.RECORDS)
 
 
-def for_models() -> QuerySet[Lane]:
+def due_for_models() -> QuerySet[Lane]:
     """Select the lanes that a language model has to process and that have one.
 
     Lanes without a model would just keep workers busy.

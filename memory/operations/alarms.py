@@ -171,7 +171,7 @@ def problems() -> Iterator[AlarmCondition]:
             )
 
 
-def _of_dispatcher() -> Iterator[AlarmCondition]:
+def _check_dispatcher() -> Iterator[AlarmCondition]:
     silent = silence(DISPATCHER)
     if silent > settings.UAC_ALARM_SILENT_SECONDS:
         yield AlarmCondition(
@@ -182,7 +182,7 @@ def _of_dispatcher() -> Iterator[AlarmCondition]:
         )
 
 
-def _of_hosts() -> Iterator[AlarmCondition]:
+def _check_hosts() -> Iterator[AlarmCondition]:
     if not host_counts()["there"]:
         yield AlarmCondition(
             "sandbox hosts",
@@ -199,13 +199,13 @@ def _of_hosts() -> Iterator[AlarmCondition]:
         )
 
 
-def _of_connections() -> Iterator[AlarmCondition]:
+def _check_connections() -> Iterator[AlarmCondition]:
     used, most = connections()
     if used > most * CONNECTIONS:
         yield AlarmCondition("connections", f"The database has {used} of {most} connections open.")
 
 
-def _of_work() -> Iterator[AlarmCondition]:
+def _check_work() -> Iterator[AlarmCondition]:
     for one in stuck.work_statuses():
         kind = one.kind
         longest = (
@@ -237,7 +237,7 @@ def _of_work() -> Iterator[AlarmCondition]:
             )
 
 
-def _of_models() -> Iterator[AlarmCondition]:
+def _check_models() -> Iterator[AlarmCondition]:
     for one in llm_failures.failing():
         affected = "one workspace" if one.workspaces == 1 else f"{one.workspaces} workspaces"
         why = "; ".join(outcome.label for outcome in one.outcomes)
@@ -248,14 +248,14 @@ def _of_models() -> Iterator[AlarmCondition]:
         )
 
 
-def _of_track_records() -> Iterator[AlarmCondition]:
+def _check_track_records() -> Iterator[AlarmCondition]:
     for workspace, model, reason in track_records.stopped():
         yield AlarmCondition(
             f"stopped: workspace {workspace.pk}, {model}", f"{workspace}: {reason}"
         )
 
 
-def _of_embeddings() -> Iterator[AlarmCondition]:
+def _check_embeddings() -> Iterator[AlarmCondition]:
     """Yield a problem if embeddings can't be computed, in which case searches match words only."""
     since = timezone.now() - EMBEDDINGS_WINDOW
     failed = llm_failures.failing_embeddings(settings.UAC_EMBEDDINGS, since)
@@ -280,7 +280,7 @@ def _of_embeddings() -> Iterator[AlarmCondition]:
     )
 
 
-def _of_queues() -> Iterator[AlarmCondition]:
+def _check_queues() -> Iterator[AlarmCondition]:
     try:
         rows = queues()
     except redis.RedisError as error:
@@ -301,14 +301,14 @@ def _of_queues() -> Iterator[AlarmCondition]:
 
 
 LOOKS: Mapping[str, Callable[[], Iterator[AlarmCondition]]] = {
-    "kinds of work": _of_work,
-    "dispatchers": _of_dispatcher,
-    "sandbox hosts": _of_hosts,
-    "connections": _of_connections,
-    "queues": _of_queues,
-    "language models": _of_models,
-    "track records": _of_track_records,
-    "embeddings": _of_embeddings,
+    "kinds of work": _check_work,
+    "dispatchers": _check_dispatcher,
+    "sandbox hosts": _check_hosts,
+    "connections": _check_connections,
+    "queues": _check_queues,
+    "language models": _check_models,
+    "track records": _check_track_records,
+    "embeddings": _check_embeddings,
 }
 
 

@@ -14,7 +14,7 @@ from memory.log.models.entries import LogEntry
 from memory.privacy.models import UserErasure
 
 
-def in_order() -> list[type[models.Model]]:
+def sort_models() -> list[type[models.Model]]:
     """Return the models about users, each before the models that its foreign keys refer to."""
     pointing = TopologicalSorter[type[models.Model]]()
     for model in models_about_users():

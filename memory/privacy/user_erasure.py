@@ -194,7 +194,7 @@ def erase(row: UserErasure) -> None:
     """Continue an erasure that the caller has claimed."""
     user = MemoryUser.everybody.get(pk=row.user_id)
     begun = _transactions("pg_snapshot_xmax")
-    for model in erasure_registry.in_order():
+    for model in erasure_registry.sort_models():
         _forget_staff_actions(model, user)
         if model not in _STAY:
             while _take_away(row, user, model):

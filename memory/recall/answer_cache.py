@@ -41,8 +41,8 @@ def key_of(
 ) -> str:
     """Return the cache key for this code at the given time; the key is the same for all versions.
 
-    `state_key` identifies a state that was computed from a version (`past_states.Known.state_key`);
-    it is empty for the version itself.
+    `state_key` identifies a state that was computed from a version
+    (`past_states.KnownState.state_key`); it is empty for the version itself.
     """
     clock = [user.time_zone]
     names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python normalises identifiers

@@ -44,7 +44,7 @@ from memory.recall.tokens import cost_of_line, tokens_in, tokens_of_words
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
 from memory.versions.models.checkpoints import RecordLocation
-from memory.versions.past_states import Known
+from memory.versions.past_states import KnownState
 
 MAX_TOKENS = 100_000
 # How much of the budget is used, because an estimate may be a little too low.
@@ -115,7 +115,7 @@ class Context:
     text: str
     stable_characters: int
     parts: Sequence[ContextPart]
-    snapshot: Known
+    snapshot: KnownState
     question: Question
     meaning: Meaning | None = None
 
@@ -130,7 +130,7 @@ class Context:
         return sorted({seq for part in self.parts for seq in part.entries})
 
 
-def compose(snapshot: Known, question: Question, tokens: int) -> Context:
+def compose(snapshot: KnownState, question: Question, tokens: int) -> Context:
     """Compose the context for a question from what is (or was) known about a user.
 
     If the question is empty, the context consists of the manifest and the open alerts only. The
@@ -170,7 +170,7 @@ def compose(snapshot: Known, question: Question, tokens: int) -> Context:
 
 
 def _relevant_parts(
-    snapshot: Known,
+    snapshot: KnownState,
     question: Question,
     kind: QuestionKind,
     hits: Sequence[Hit],
@@ -215,7 +215,7 @@ def _part(name: str, packed: Packed, unread: int = 0) -> ContextPart:
 
 def _manifest(outline: Outline, failing: Sequence[Alert], room: float) -> ContextPart:
     """Return the manifest with all fields or, if that doesn't fit, with names and counts only."""
-    marks = failing_constraints.by_name(failing, outline)
+    marks = failing_constraints.describe_failures(failing, outline)
     if not outline.domains:
         return ContextPart("manifest", "", 0, 0)
     for brief in (False, True):
@@ -240,19 +240,19 @@ def _alert_lines(alerts: Sequence[Alert]) -> list[Line]:
     ]
 
 
-def _format_entries(snapshot: Known, hits: Sequence[Hit], corpus: CorpusName) -> list[Line]:
+def _format_entries(snapshot: KnownState, hits: Sequence[Hit], corpus: CorpusName) -> list[Line]:
     """Return a line for each hit in a corpus (except typed records), with corrections applied."""
     zone = ZoneInfo(snapshot.user.time_zone)
     matches = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
     if corpus == CorpusName.FACTS and matches:
-        seqs = {entry_log.told_by(hit.entry) for hit in matches}
+        seqs = {entry_log.stated_in(hit.entry) for hit in matches}
         corrected = entry_log.corrections(
             snapshot.user, seqs, None if snapshot.is_now else snapshot.seq
         )
     lines: dict[int, Line] = {}
     for hit in matches:
-        entry = corrected.get(entry_log.told_by(hit.entry), hit.entry)
+        entry = corrected.get(entry_log.stated_in(hit.entry), hit.entry)
         if entry.seq in lines:
             continue
         day = day_of(entry.occurred_at, zone)
@@ -284,7 +284,7 @@ class _Records:
 
 
 def _records(
-    snapshot: Known,
+    snapshot: KnownState,
     outline: Outline,
     question: Question,
     kind: QuestionKind,
@@ -389,7 +389,7 @@ def _collections(
     return best[:MAX_COLLECTIONS]
 
 
-def _watched(snapshot: Known, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
+def _watched(snapshot: KnownState, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
     """Return all collections read by those critical constraints that read any of these domains."""
     if snapshot.checkpoint is None or not domains:
         return set()
@@ -412,7 +412,7 @@ def _read_by_own(checkpoint: AnyState, outline: Outline) -> Iterator[set[tuple[s
             yield collections_read(source)
 
 
-def _read_by_workspace(snapshot: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
+def _read_by_workspace(snapshot: KnownState, outline: Outline) -> Iterator[set[tuple[str, str]]]:
     """Yield the user's collections given to each workspace constraint that may be critical."""
     applicabilities = applicability.applicabilities(snapshot.user, outline)
     applying = {one.constraint.path: one for one in applicabilities if one.applies}
@@ -441,7 +441,7 @@ def _description(domain: Domain, collection: str, class_name: str) -> str:
 
 
 def _read(
-    snapshot: Known,
+    snapshot: KnownState,
     domain: Domain,
     name: str,
     hits: Sequence[Hit],
@@ -468,7 +468,7 @@ def _read(
 
 
 def _pages(
-    snapshot: Known,
+    snapshot: KnownState,
     domain: Domain,
     collection: Stored,
     hits: Sequence[Hit],

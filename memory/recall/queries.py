@@ -9,7 +9,7 @@ from memory.kernel.users import refuse_merged
 from memory.recall import answer_cache
 from memory.versions import past_states, runs
 from memory.versions.models.runs import REPEATABLE, Run, RunKind, RunTrigger
-from memory.versions.past_states import Known, version_of
+from memory.versions.past_states import KnownState, version_of
 
 MAX_CODE = 20_000
 
@@ -26,7 +26,7 @@ class Asked:
     cached: bool = False
 
 
-def ask(snapshot: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
+def ask(snapshot: KnownState, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
     """Run the code on `snapshot` at the given time, or return an earlier run with a cached answer.
 
     What surrounds the code, such as a Markdown fence, is left out (`query_code.tidied`). A staff

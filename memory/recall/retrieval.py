@@ -74,7 +74,7 @@ def manifest(user: MemoryUser) -> Manifest:
     text = manifest_text(
         current_outline,
         [(alert.severity, alert.messages) for alert in ranked],
-        failing=failing_constraints.by_name(failing, current_outline),
+        failing=failing_constraints.describe_failures(failing, current_outline),
     )
     runners = [alert.last_run.runner if alert.last_run else "" for alert in ranked]
     if user.head:

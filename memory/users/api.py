@@ -21,7 +21,7 @@ from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.unknown import NO_ENDPOINT
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.fields import validate_time_zone
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import USER_ID_PATTERN, USER_ID_RULE, MemoryUser, user_id_fault
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.texts import MAX_REASON
@@ -152,7 +152,7 @@ class UserDetailSerializer(UserSerializer):
     @extend_schema_field(StandingSerializer)
     def get_structure(self, user: MemoryUser) -> dict[str, Any]:
         """Return the state of the language model's work and, if the work is stopped, why."""
-        return dict(StandingSerializer(lane_status.of_user(user)).data)
+        return dict(StandingSerializer(lane_status.read_status(user)).data)
 
 
 class Users(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[MemoryUser]):
@@ -181,7 +181,7 @@ class Users(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Memor
     def get_queryset(self) -> QuerySet[MemoryUser]:
         """Return the users in the caller's workspace."""
         users = MemoryUser.objects.filter(principal_of(self.request).reach())
-        return without_large(users, "head", "merged_into", keep=MemoryUser.LARGE)
+        return defer_large(users, "head", "merged_into", keep=MemoryUser.LARGE)
 
     @operations.write({201: UserDetailSerializer}, request=NewUserSerializer)
     def create(self, request: Request) -> Response:

@@ -74,7 +74,7 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
     return list(own.annotate(is_ready=records | structure))
 
 
-def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -> Progress:
+def read_progress(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -> Progress:
     """Return the user's work that is in progress or could begin now; `own` is from `lanes_of`.
 
     Pending entries are counted in the database, unless their number is passed as `pending`.
@@ -84,7 +84,7 @@ def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -
         pending = _pending(due) if due else 0
     now = timezone.now()
     put_off = [lane.run_after for lane in due if lane.last_error and lane.run_after > now]
-    if put_off and pauses.of_user(user) is not None:
+    if put_off and pauses.find_pause(user) is not None:
         put_off = []
     return Progress([*_lanes(due), *_runs(user)], pending, min(put_off, default=None))
 

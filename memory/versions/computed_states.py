@@ -5,7 +5,7 @@ previous version plus the edits for the entries up to and including it, which wo
 are recorded entry by entry. *What was true* at a given time, according to the entries' own times,
 is the project that would result if each typed entry had arrived when it occurred. Edits that a
 language model or a person made from several entries can't be separated. In that case, the message
-of `CannotBeTold` says what to request instead.
+of `NotComputable` says what to request instead.
 """
 
 import datetime
@@ -31,7 +31,7 @@ from memory.project import (
     edit_from_json,
 )
 from memory.project.paths import is_own_constraint
-from memory.project.told import Telling, edits_up_to
+from memory.project.rebuilding import ProjectBuild, select_edits_up_to
 from memory.versions import checkpoints, redactions
 from memory.versions.checkpoints import AnyState, State
 from memory.versions.models.checkpoints import Checkpoint, Origin
@@ -44,13 +44,13 @@ _RULES = {"write_constraint", "delete_constraint", "dismiss"}
 _NAMED = 3
 # The maximum number of typed entries recompiled for a single request, which takes about five
 # seconds.
-MAX_TOLD = 20_000
+MAX_COMPUTED = 20_000
 
 
-class CannotBeTold(Refused):
+class NotComputable(Refused):
     """The state can't be computed exactly; the message says why, and what to request instead."""
 
-    problem = "cannot-be-told"
+    problem = "not-computable"
 
 
 # -- States as of an entry ------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def version_with(user: MemoryUser, seq: int, before: Checkpoint | None) -> Check
     """Return the version that, truncated after this entry, is the state as of the entry.
 
     Returns None if that state is `before`, the newest version that takes no later entries into
-    account. Raises CannotBeTold if the state can't be separated from that of later entries.
+    account. Raises NotComputable if the state can't be separated from that of later entries.
     """
     version = before.version if before else 0
     later = EntryOutcome.objects.filter(
@@ -84,10 +84,10 @@ def version_with(user: MemoryUser, seq: int, before: Checkpoint | None) -> Check
     typed = first.origin == Origin.RECORDS and set(kinds.values()) == {EntryKind.RECORD}
     if not others and typed and tree == (before.tree if before else {}):
         return first
-    raise CannotBeTold(_in_one_go(seq, list(kinds), holders, before))
+    raise NotComputable(_describe_batch(seq, list(kinds), holders, before))
 
 
-def _in_one_go(
+def _describe_batch(
     seq: int, entries: Sequence[int], holders: Sequence[Checkpoint], before: Checkpoint | None
 ) -> str:
     what = f"Entry {entries[0]} was" if len(entries) == 1 else f"Entries {_listed(entries)} were"
@@ -105,14 +105,14 @@ def _listed(numbers: Sequence[int]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def up_to(version: Checkpoint, seq: int) -> State:
+def compute_up_to(version: Checkpoint, seq: int) -> State:
     """Return the state a version built from typed entries would have if it ended at this entry.
 
-    This is the previous version plus the edits up to this entry. Raises CannotBeTold if these edits
-    can't be applied.
+    This is the previous version plus the edits up to this entry. Raises NotComputable if these
+    edits can't be applied.
     """
     parent = version.parent
-    edits = list(edits_up_to(map(edit_from_json, version.edits), seq))
+    edits = list(select_edits_up_to(map(edit_from_json, version.edits), seq))
     try:
         try:
             project = checkpoints.open_project(parent, version.user, as_of=True)
@@ -124,7 +124,7 @@ def up_to(version: Checkpoint, seq: int) -> State:
             for edit in edits:
                 apply(project, edit)
     except EditError as error:
-        raise CannotBeTold(
+        raise NotComputable(
             f"Version {version.version}'s edits cannot be applied one by one ({error}): ask for"
             f" the state as of v{version.version} instead."
         ) from None
@@ -157,7 +157,7 @@ def _state(
     )
 
 
-def with_own(state: AnyState, path: str, source_hash: str) -> State:
+def replace_constraint(state: AnyState, path: str, source_hash: str) -> State:
     """Return a version or state in which `path` has the given source, which must be in a blob."""
     return State(
         user=state.user,
@@ -194,17 +194,17 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
     return condition
 
 
-def by_occurred(head: Checkpoint, moment: datetime.datetime) -> State:
+def compute_by_occurred(head: Checkpoint, moment: datetime.datetime) -> State:
     """Return what was true at a given time, according to when the typed entries occurred.
 
     This is the project that would exist if each of the version's typed entries had arrived when it
     occurred; entries that occurred at the same time are in the order of the log. The constraints
-    are the version's own. Raises CannotBeTold if the version is based on anything but typed
+    are the version's own. Raises NotComputable if the version is based on anything but typed
     entries.
     """
-    telling, entries = _telling(head), _occurred(head, moment)
-    rejected = telling.add_entries([entry_log.record_entry(entry) for entry in entries])
-    return _as_told(head, telling, rejected, entries)
+    build, entries = _start_build(head), _occurred(head, moment)
+    rejected = build.add_entries([entry_log.record_entry(entry) for entry in entries])
+    return _make_state(head, build, rejected, entries)
 
 
 def occurrences(
@@ -213,10 +213,10 @@ def occurrences(
     """Yield the states during a period, by the entries' own times, with the time each one began.
 
     The first is the state at the beginning of the period, if there was one. It is followed by a
-    state for each time before the end at which an entry occurred. Raises CannotBeTold if the states
-    can't be computed from typed entries.
+    state for each time before the end at which an entry occurred. Raises NotComputable if the
+    states can't be computed from typed entries.
     """
-    telling, entries = _telling(head), _occurred(head, until)
+    build, entries = _start_build(head), _occurred(head, until)
     rejected: dict[int, str] = {}
     processed: list[LogEntry] = []
     groups: dict[datetime.datetime, list[LogEntry]] = {}
@@ -225,34 +225,37 @@ def occurrences(
     for moment, group in groups.items():
         if moment >= until:
             return
-        rejected |= telling.add_entries([entry_log.record_entry(entry) for entry in group])
+        rejected |= build.add_entries([entry_log.record_entry(entry) for entry in group])
         processed += group
-        yield moment, _as_told(head, telling, rejected, processed)
+        yield moment, _make_state(head, build, rejected, processed)
 
 
-def _telling(head: Checkpoint) -> Telling:
+def _start_build(head: Checkpoint) -> ProjectBuild:
     widened = _widened_by_hand(head)
     rules = [path for path in head.tree if is_own_constraint(path)]
     zone = zoneinfo.ZoneInfo(head.user.time_zone)
-    return Telling(checkpoints.read_files(head, rules), widened, zone)
+    return ProjectBuild(checkpoints.read_files(head, rules), widened, zone)
 
 
-def _as_told(
-    head: Checkpoint, telling: Telling, rejected: Mapping[int, str], entries: Sequence[LogEntry]
+def _make_state(
+    head: Checkpoint,
+    build: ProjectBuild,
+    rejected: Mapping[int, str],
+    entries: Sequence[LogEntry],
 ) -> State:
     rules = {
         path: head.tree[path]
-        for path in telling.files
+        for path in build.files
         if path in head.tree and is_own_constraint(path)
     }
     return _state(
         head,
         rules,
-        {path: text for path, text in telling.files.items() if path not in rules},
-        telling.outline,
+        {path: text for path, text in build.files.items() if path not in rules},
+        build.outline,
         seen_seq=max((entry.seq for entry in entries), default=0),
         rejected=sorted(rejected),
-        behind={RecordId(*record): tuple(seqs) for record, seqs in telling.made_of.items()},
+        behind={RecordId(*record): tuple(seqs) for record, seqs in build.made_of.items()},
     )
 
 
@@ -265,10 +268,10 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
     entries = LogEntry.objects.filter(
         Exists(covered), user=head.user_id, kind=EntryKind.RECORD, occurred_at__lte=until
     )
-    occurred = list(entries.order_by("occurred_at", "seq")[: MAX_TOLD + 1])
-    if len(occurred) > MAX_TOLD:
-        raise CannotBeTold(
-            f"More than {MAX_TOLD:,} typed entries had occurred by then, so the state according"
+    occurred = list(entries.order_by("occurred_at", "seq")[: MAX_COMPUTED + 1])
+    if len(occurred) > MAX_COMPUTED:
+        raise NotComputable(
+            f"More than {MAX_COMPUTED:,} typed entries had occurred by then, so the state according"
             " to their own times is not computed. Ask for an earlier time, or omit by=occurred."
         )
     forgotten = [entry.seq for entry in occurred if entry.redacted_at is not None]
@@ -277,7 +280,7 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
         occurred = [entry for entry in occurred if entry.seq not in redacted]
         if kept := [seq for seq in forgotten if seq not in redacted]:
             noun = "entry" if len(kept) == 1 else "entries"
-            raise CannotBeTold(
+            raise NotComputable(
                 f"Retention has deleted the text of {noun} {_listed(kept)}, so the state"
                 " according to the entries' own times cannot be computed. Omit by=occurred."
             )
@@ -285,7 +288,7 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
 
 
 def refuse_untyped(head: Checkpoint) -> None:
-    """Raise CannotBeTold if a version is not based solely on typed entries.
+    """Raise NotComputable if a version is not based solely on typed entries.
 
     This is the case if a language model, an import or proposed edits changed classes or records in
     any way other than by widening fields.
@@ -296,7 +299,7 @@ def refuse_untyped(head: Checkpoint) -> None:
 def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
     """Return the edits that widen fields but weren't derived from typed entries.
 
-    Raises CannotBeTold if any other edits weren't derived from typed entries.
+    Raises NotComputable if any other edits weren't derived from typed entries.
     """
     widened: list[WidenField] = []
     others = Checkpoint.objects.filter(within(lineage(head)), user=head.user_id).exclude(
@@ -309,7 +312,7 @@ def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
         changes = {edit["op"] for edit in edits if edit not in wider} - _RULES
         if origin == Origin.IMPORTED or changes:
             made_by = Origin(origin).label
-            raise CannotBeTold(
+            raise NotComputable(
                 f"Version {version} ({made_by}) changed classes or records other than through"
                 " typed entries, and these changes have no time of their own, so the state"
                 " according to the entries' own times cannot be computed. Omit by=occurred, and ask"

@@ -56,7 +56,7 @@ class BeingRedacted(Refused):
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownState:
     """The state of knowledge when the entry `seq` was the newest in the log.
 
     It consists of a version, if there was one, and pending entries, i.e. entries up to `seq` that
@@ -79,7 +79,7 @@ class Known:
 
     @cached_property
     def checkpoint(self) -> AnyState | None:
-        """The version, or the state computed from it; may raise computed_states.CannotBeTold."""
+        """The version, or the state computed from it; may raise computed_states.NotComputable."""
         if self.stored is None or not self.is_computed:
             return self.stored
         return _state(self.stored, self.by, self.moment, self.up_to)
@@ -126,8 +126,8 @@ def _state(
 ) -> AnyState:
     if by == By.OCCURRED:
         assert moment is not None
-        return computed_states.by_occurred(version, moment)
-    return version if up_to is None else computed_states.up_to(version, up_to)
+        return computed_states.compute_by_occurred(version, moment)
+    return version if up_to is None else computed_states.compute_up_to(version, up_to)
 
 
 def state_key_of(document: Mapping[str, Any] | None) -> list[str | int]:
@@ -144,7 +144,7 @@ def state_key_of(document: Mapping[str, Any] | None) -> list[str | int]:
 def state_of(run: Run) -> AnyState:
     """Return the state a run reads: its version, or a state that is recomputed from the version.
 
-    May raise computed_states.CannotBeTold.
+    May raise computed_states.NotComputable.
     """
     assert run.checkpoint is not None
     document = run.input.get("as_of") or {}
@@ -156,13 +156,13 @@ def state_of(run: Run) -> AnyState:
     return _state(version, by, moment, None if by == By.OCCURRED else document["seq"])
 
 
-def now(user: MemoryUser) -> Known:
+def now(user: MemoryUser) -> KnownState:
     """Return the present state; raises BeingRedacted during a redaction."""
     refuse_being_redacted(user)
-    return Known(user, user.last_seq, user.head)
+    return KnownState(user, user.last_seq, user.head)
 
 
-def as_of(user: MemoryUser, text: str, *, at_start: bool = False) -> Known:
+def read_as_of(user: MemoryUser, text: str, *, at_start: bool = False) -> KnownState:
     """Return what was known about the user as of an entry's number, a version, or a day or time.
 
     As of an entry's number, the result follows from the entries up to that number, regardless of
@@ -172,7 +172,7 @@ def as_of(user: MemoryUser, text: str, *, at_start: bool = False) -> Known:
 
     Raises BadMoment if the text is none of these, or if the time is before the first entry or in
     the future; Redacted if the state would reveal content that has since been redacted;
-    BeingRedacted during a redaction; and CannotBeTold if the state can't be computed.
+    BeingRedacted during a redaction; and NotComputable if the state can't be computed.
     """
     refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
@@ -190,14 +190,17 @@ def as_of(user: MemoryUser, text: str, *, at_start: bool = False) -> Known:
     return snapshot
 
 
-def by_occurred(user: MemoryUser, text: str | None = None, *, at_start: bool = False) -> Known:
+def read_by_occurred(
+    user: MemoryUser, text: str | None = None, *, at_start: bool = False
+) -> KnownState:
     """Return what was true at a given time (default: now) according to the entries' own times.
 
     This is based on all typed entries that are known now and had occurred by the given time. A day
     is interpreted as by `as_of`.
 
     Raises BadMoment if the time is invalid or in the future; NotByOccurred if the text is an entry
-    or a version; BeingRedacted during a redaction; and CannotBeTold if the state can't be computed.
+    or a version; BeingRedacted during a redaction; and NotComputable if the state can't be
+    computed.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
@@ -217,10 +220,10 @@ def by_occurred(user: MemoryUser, text: str | None = None, *, at_start: bool = F
         raise UnknownMoment("This time is before the first event in this user's log.")
     decided = EntryOutcome.objects.filter(user=user, seq=OuterRef("seq"))
     count, named = _pending(user, occurred.filter(~Exists(decided)))
-    return Known(user, user.last_seq, head, count, named, By.OCCURRED, moment)
+    return KnownState(user, user.last_seq, head, count, named, By.OCCURRED, moment)
 
 
-def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Known:
+def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> KnownState:
     if not 1 <= seq <= user.last_seq:
         raise UnknownMoment(
             f"This user's log has no entry {seq}: its last entry is {user.last_seq}."
@@ -269,7 +272,7 @@ def _moment(user: MemoryUser, text: str, *, at_start: bool) -> tuple[datetime.da
 
 def _as_of_moment(
     user: MemoryUser, text: str, versions: QuerySet[Checkpoint], *, at_start: bool
-) -> Known:
+) -> KnownState:
     try:
         moment, is_start = _moment(user, text, at_start=at_start)
     except UnknownMoment:
@@ -279,7 +282,7 @@ def _as_of_moment(
     entries = LogEntry.objects.filter(user=user, recorded_at__lte=moment)
     seq = entries.order_by("-seq").values_list("seq", flat=True).first()
     if seq is None and is_start:
-        return Known(user, 0, None, 0, moment=moment)
+        return KnownState(user, 0, None, 0, moment=moment)
     if seq is None:
         raise UnknownMoment(
             "At this time, the first entry in this user's log had not been recorded yet. Use"
@@ -298,7 +301,7 @@ def _make_snapshot(
     until: datetime.datetime,
     *,
     settled: Q = Q(pk=None),  # noqa: B008 - never modified
-) -> Known:
+) -> KnownState:
     """Return what was known at the time `until`.
 
     Entries that were settled later, or by a newer version, count as pending unless they match
@@ -309,7 +312,7 @@ def _make_snapshot(
         decided |= Q(checkpoint__version__lte=checkpoint.version)
     decided = decided & Q(decided_at__lte=until) | settled
     held = EntryOutcome.objects.filter(decided, user=user, seq=OuterRef("seq"))
-    return Known(
+    return KnownState(
         user, seq, checkpoint, *_pending(user, LogEntry.objects.filter(~Exists(held), seq__lte=seq))
     )
 
@@ -342,7 +345,7 @@ class NoState(Exception):
     """There is no version to query."""
 
 
-def version_of(snapshot: Known) -> Checkpoint:
+def version_of(snapshot: KnownState) -> Checkpoint:
     """Return the version that a query runs on; raises NoState if there is none."""
     if snapshot.stored is None:
         raise NoState(

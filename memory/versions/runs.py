@@ -139,12 +139,12 @@ def questions() -> QuerySet[Run]:
     return _open().filter(kind__in=BY_MODEL)
 
 
-def by_sandboxes() -> QuerySet[Run]:
+def select_for_sandboxes() -> QuerySet[Run]:
     """Select all runs that sandbox workers execute."""
     return Run.objects.exclude(kind__in=BY_MODEL)
 
 
-def by_models() -> QuerySet[Run]:
+def select_for_models() -> QuerySet[Run]:
     """Select all runs that workers with a language model execute."""
     return Run.objects.filter(kind__in=BY_MODEL)
 

@@ -323,7 +323,7 @@ class _Session:
 
 def newest(user_pk: int) -> MemoryUser:
     """Read the user, along with the workspace and head, from the database."""
-    return users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=user_pk)
+    return users.select_head(MemoryUser.objects.select_related("workspace")).get(pk=user_pk)
 
 
 def unjudged(user: MemoryUser) -> Run | None:

@@ -56,7 +56,7 @@ def commit_on_head(
     LeaseLost if the caller has lost its claim; in either case nothing is written.
     """
     for number in range(1, MAX_BUILDS + 1):
-        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=user_pk)
+        user = users.select_head(MemoryUser.objects.select_related("workspace")).get(pk=user_pk)
         draft = build(user)
         if draft is None:
             return

@@ -19,7 +19,7 @@ from django.utils import timezone
 from memory.constraints import applicability, backtests, forecasts
 from memory.constraints.models.backtests import Backtest, BacktestState
 from memory.constraints.simulated_alerts import BacktestIssue, Evaluation, simulate_alerts
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
 from memory.log.models.entries import By
@@ -92,7 +92,7 @@ def _evaluate(backtest: Backtest, user: MemoryUser) -> None:
     try:
         history = _History(backtest, user)
         alerts, problems = simulate_alerts(history.evaluations(), user.workspace.alert_limits)
-    except computed_states.CannotBeTold as error:
+    except computed_states.NotComputable as error:
         _store_failure(backtest, user, str(error))
     except Exception as error:
         if backtest.attempts < settings.UAC_MAX_ATTEMPTS and _is_alive(user):
@@ -137,7 +137,9 @@ class _History:
 
     def __init__(self, backtest: Backtest, user: MemoryUser) -> None:
         self._user, self._path, self._hash = user, backtest.constraint, backtest.source_hash
-        self._constraint = applicability.as_if_live(backtest.version) if backtest.version else None
+        self._constraint = (
+            applicability.make_live_copy(backtest.version) if backtest.version else None
+        )
         self._since = backtest.until - datetime.timedelta(days=backtest.days)
         self._until = backtest.until
         self._by = By(backtest.by)
@@ -196,7 +198,7 @@ class _History:
     def _occurrences(self) -> Iterator[tuple[AnyState, datetime.datetime, datetime.datetime]]:
         """Yield the period's states, with start and end, ordered by the entries' own timestamps.
 
-        Raises computed_states.CannotBeTold if the states cannot be reconstructed in this order.
+        Raises computed_states.NotComputable if the states cannot be reconstructed in this order.
         """
         versions = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
         head = versions.select_related("user").order_by("-version").first()
@@ -220,7 +222,7 @@ class _History:
         rows = versions.filter(version__gte=first).order_by("version")
         last: Checkpoint | None = None
         start = self._since
-        for checkpoint in without_large(rows, keep=["tree", "outline"]).iterator(chunk_size=20):
+        for checkpoint in defer_large(rows, keep=["tree", "outline"]).iterator(chunk_size=20):
             # Begin no earlier than the previous version, even if a worker's clock was wrong.
             begin = max(checkpoint.created_at, start)
             if last is not None and start < begin:
@@ -238,7 +240,7 @@ class _History:
             plan = LoadPlan(self._user, checkpoint)
             return _Stretch(plan, "", start, end, problem, versions)
         if self._constraint is None:
-            own = computed_states.with_own(checkpoint, self._path, self._hash)
+            own = computed_states.replace_constraint(checkpoint, self._path, self._hash)
             plan = LoadPlan(self._user, own, applicabilities=[])
             keys = forecasting.keys_of(plan, own=[self._path])
         else:

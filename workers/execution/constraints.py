@@ -102,7 +102,9 @@ def finish_run(
                 outcome=RunOutcome.SUPERSEDED, runner=result.runner, timings=result.timings
             )
         elif takes_now is not None:
-            forecasts.after_run(run.user, run.checkpoint, run.instant, plan.applicabilities or ())
+            forecasts.schedule_after_run(
+                run.user, run.checkpoint, run.instant, plan.applicabilities or ()
+            )
         runs.finish(run, result)
 
 
@@ -148,7 +150,7 @@ def try_one(run: Run) -> None:
             return
         plan = LoadPlan(run.user, state, applicabilities=[workspace_constraint])
     else:
-        state = computed_states.with_own(state, path, run.input["source_hash"])
+        state = computed_states.replace_constraint(state, path, run.input["source_hash"])
         plan = LoadPlan(run.user, state, applicabilities=[])
     try:
         with loaded(plan) as sandbox:

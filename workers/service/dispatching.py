@@ -29,7 +29,7 @@ from memory.kernel.admission import quotas
 from memory.kernel.daily_runs import is_daily, next_daily_run, run_daily
 from memory.kernel.database import clock, timeouts
 from memory.kernel.database.deletion import delete_oldest
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import idempotency, leases
 from memory.kernel.work.hints import HINT_SECONDS, send_hint
@@ -153,7 +153,7 @@ def _lock_due(column: str, now: datetime.datetime, most: int) -> list[MemoryUser
         merged_into=None,
         **{f"{column}__lte": now},
     )
-    users = without_large(due, "head", "forecast", keep=["head__outline"])
+    users = defer_large(due, "head", "forecast", keep=["head__outline"])
     return list(
         users.filter(pk__in=in_turn(due, column, most, workspace="workspace"))
         .select_for_update(skip_locked=True, no_key=True, of=("self",))

@@ -3958,7 +3958,7 @@ export interface components {
          *     * `urn:uac:problem:conflict` - urn:uac:problem:conflict
          *     * `urn:uac:problem:in-progress` - urn:uac:problem:in-progress
          *     * `urn:uac:problem:user-merged` - urn:uac:problem:user-merged
-         *     * `urn:uac:problem:cannot-be-told` - urn:uac:problem:cannot-be-told
+         *     * `urn:uac:problem:not-computable` - urn:uac:problem:not-computable
          *     * `urn:uac:problem:redacted` - urn:uac:problem:redacted
          *     * `urn:uac:problem:changed` - urn:uac:problem:changed
          *     * `urn:uac:problem:too-large` - urn:uac:problem:too-large
@@ -3976,7 +3976,7 @@ export interface components {
          *     * `urn:uac:problem:being-redacted` - urn:uac:problem:being-redacted
          * @enum {string}
          */
-        TypeEnum: "urn:uac:problem:malformed-request" | "urn:uac:problem:invalid-fields" | "urn:uac:problem:no-key" | "urn:uac:problem:not-allowed" | "urn:uac:problem:no-room" | "urn:uac:problem:not-found" | "urn:uac:problem:method-not-allowed" | "urn:uac:problem:not-acceptable" | "urn:uac:problem:conflict" | "urn:uac:problem:in-progress" | "urn:uac:problem:user-merged" | "urn:uac:problem:cannot-be-told" | "urn:uac:problem:redacted" | "urn:uac:problem:changed" | "urn:uac:problem:too-large" | "urn:uac:problem:unsupported-media-type" | "urn:uac:problem:wrong-host" | "urn:uac:problem:unprocessable" | "urn:uac:problem:code-failed" | "urn:uac:problem:no-value" | "urn:uac:problem:gate-refused" | "urn:uac:problem:no-answer" | "urn:uac:problem:key-reused" | "urn:uac:problem:too-many-requests" | "urn:uac:problem:server-error" | "urn:uac:problem:unavailable" | "urn:uac:problem:being-redacted";
+        TypeEnum: "urn:uac:problem:malformed-request" | "urn:uac:problem:invalid-fields" | "urn:uac:problem:no-key" | "urn:uac:problem:not-allowed" | "urn:uac:problem:no-room" | "urn:uac:problem:not-found" | "urn:uac:problem:method-not-allowed" | "urn:uac:problem:not-acceptable" | "urn:uac:problem:conflict" | "urn:uac:problem:in-progress" | "urn:uac:problem:user-merged" | "urn:uac:problem:not-computable" | "urn:uac:problem:redacted" | "urn:uac:problem:changed" | "urn:uac:problem:too-large" | "urn:uac:problem:unsupported-media-type" | "urn:uac:problem:wrong-host" | "urn:uac:problem:unprocessable" | "urn:uac:problem:code-failed" | "urn:uac:problem:no-value" | "urn:uac:problem:gate-refused" | "urn:uac:problem:no-answer" | "urn:uac:problem:key-reused" | "urn:uac:problem:too-many-requests" | "urn:uac:problem:server-error" | "urn:uac:problem:unavailable" | "urn:uac:problem:being-redacted";
         /** @description A record in typed JSON. */
         TypedRecord: {
             /** @description The name of the record's class. */

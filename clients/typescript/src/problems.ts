@@ -36,7 +36,7 @@ export class InProgress extends Problem {}
 export class UserMerged extends Problem {}
 
 /** There is no exact state for that point in time: `detail` says what to request instead. */
-export class CannotBeTold extends Problem {}
+export class NotComputable extends Problem {}
 
 /** The content was redacted or is based on redacted content, and is no longer returned. */
 export class Redacted extends Problem {}
@@ -95,7 +95,7 @@ export const BY_NAME: Record<string, typeof Problem> = {
   "conflict": Conflict,
   "in-progress": InProgress,
   "user-merged": UserMerged,
-  "cannot-be-told": CannotBeTold,
+  "not-computable": NotComputable,
   "redacted": Redacted,
   "changed": Changed,
   "too-large": TooLarge,

@@ -31,7 +31,7 @@ from memory.alerts import alert_actions, feedback
 from memory.alerts.admin.alert_events import AlertEventInline
 from memory.alerts.admin.evidence import show_constraint, show_records
 from memory.alerts.admin.links import link_to_alert
-from memory.alerts.feedback import Precision, in_words
+from memory.alerts.feedback import Precision, describe_precision
 from memory.alerts.models.alerts import (
     BY_SEVERITY,
     BY_STATE,
@@ -131,7 +131,7 @@ def _pulse(request: HttpRequest) -> Mapping[str, Any]:
     return {**counts, "newest": counts["newest"].isoformat() if counts["newest"] else ""}
 
 
-def _by_constraint(changes: ChangeList) -> Iterator[Mapping[str, Any]]:
+def _group_by_constraint(changes: ChangeList) -> Iterator[Mapping[str, Any]]:
     """Yield the constraints of a list's first live alerts, with the number of alerts and users."""
     live = changes.queryset.filter(state__in=LIVE_STATES)[:MAX_GROUPED]
     # The list's annotations would be computed for each row.
@@ -243,7 +243,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         if "cl" in context:
             context["pulse"] = _pulse(request)
             hidden = masking.is_hidden()
-            context["groups"] = [] if hidden else list(_by_constraint(context["cl"]))
+            context["groups"] = [] if hidden else list(_group_by_constraint(context["cl"]))
         return response
 
     def actions_for(self, row: Alert) -> Collection[str]:
@@ -299,7 +299,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def verdicts(self, alert: Alert) -> str:
         """Show how precise the alert's constraint has been in the alert's workspace."""
         useful = getattr(alert, "useful_verdicts", None) or 0
-        return in_words(Precision(useful, getattr(alert, "wrong_verdicts", None) or 0))
+        return describe_precision(Precision(useful, getattr(alert, "wrong_verdicts", None) or 0))
 
     @content_column("verdicts on this alert")
     def judged(self, alert: Alert) -> str:

@@ -11,7 +11,7 @@ from memory.alerts.models.alerts import Alert, AlertKind
 from memory.kernel.admin.display import folded, inline, lines, record_name, source
 from memory.kernel.admin.links import link, page_url
 from memory.kernel.admin.source import block, statements_that_say
-from memory.kernel.admin.values import in_words
+from memory.kernel.admin.values import describe_value
 from memory.kernel.hooks import later
 from memory.kernel.texts import REDACTED, docstring_of, parse_valid
 from memory.log.admin.links import show_entries
@@ -144,7 +144,7 @@ def _show_fields(fields: Mapping[str, Any], message: str) -> SafeString | str:
         ", ",
         "{} {}",
         (
-            (inline(name), _value(in_words(value), message))
+            (inline(name), _value(describe_value(value), message))
             for name, value in fields.items()
             if value not in (None, "", [])
         ),

@@ -32,7 +32,7 @@ from memory.kernel.http.errors import as_conflict
 from memory.kernel.http.filters import PAGING, StrictView
 from memory.kernel.http.serializers import validated
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 
 OPEN_THEN = OpenApiParameter(
     "as_of",
@@ -78,7 +78,7 @@ class Alerts(StrictView, viewsets.ReadOnlyModelViewSet[Alert]):
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the alerts in the caller's workspace."""
         reach = principal_of(self.request).reach("user")
-        alerts = with_run(Alert.objects.listed().filter(reach, user__erased_at=None))
+        alerts = select_shown(Alert.objects.listed().filter(reach, user__erased_at=None))
         if self.action == "list":
             return live_then(self.request, alerts, principal_of(self.request).workspace.time_zone)
         return alerts.prefetch_related("events", "feedback")
@@ -156,7 +156,7 @@ class UserAlerts(UserScopedView, Alerts):
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the user's alerts."""
         user = self.memory_user()
-        alerts = with_run(Alert.objects.listed().filter(user=user))
+        alerts = select_shown(Alert.objects.listed().filter(user=user))
         return live_then(self.request, alerts, user.time_zone)
 
 
@@ -171,7 +171,7 @@ def live_then(request: Request, alerts: QuerySet[Alert], time_zone: str) -> Quer
     return alert_events.live_at(alerts, moment)
 
 
-def with_run(alerts: QuerySet[Alert]) -> QuerySet[Alert]:
+def select_shown(alerts: QuerySet[Alert]) -> QuerySet[Alert]:
     """Also load the users, last runs and duplicates that a response shows."""
-    rows = without_large(alerts, "user", "last_run", keep=Alert.LARGE)
+    rows = defer_large(alerts, "user", "last_run", keep=Alert.LARGE)
     return rows.prefetch_related("duplicates")

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from memory.alerts import alert_events, entry_events
 from memory.alerts.api.alert_serializers import AlertFeedSerializer
-from memory.alerts.api.alerts import AlertFilter, with_run
+from memory.alerts.api.alerts import AlertFilter, select_shown
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, found_by
 from memory.kernel.http import waiting
 from memory.kernel.http.authentication import principal_of
@@ -86,7 +86,7 @@ class Events(StrictView, generics.ListAPIView[Alert]):
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the alerts in the caller's workspace, including erased users'."""
-        return with_run(Alert.objects.listed().filter(principal_of(self.request).reach("user")))
+        return select_shown(Alert.objects.listed().filter(principal_of(self.request).reach("user")))
 
 
 class UserEvents(UserScopedView, Events):
@@ -97,7 +97,7 @@ class UserEvents(UserScopedView, Events):
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the user's alerts."""
-        return with_run(Alert.objects.listed().filter(user=self.memory_user()))
+        return select_shown(Alert.objects.listed().filter(user=self.memory_user()))
 
     def reach(self) -> Q:
         """Return a condition that selects only the user in the URL."""

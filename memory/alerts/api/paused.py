@@ -133,13 +133,16 @@ class Precisions(StrictView):
         Feedback on constraints with the same path is added up across users.
         """
         workspace = principal_of(request).workspace
-        judged = feedback.by_constraint(
+        judged = feedback.count_verdicts(
             AlertFeedback.objects.filter(alert__user__workspace=workspace)
         )
-        rows = [{"constraint": path, **as_json(precision)} for path, precision in judged.items()]
+        rows = [
+            {"constraint": path, **serialize_precision(precision)}
+            for path, precision in judged.items()
+        ]
         return Response(page_of(request, rows, lambda row: (row["precision"], row["constraint"])))
 
 
-def as_json(precision: feedback.Precision) -> dict[str, Any]:
+def serialize_precision(precision: feedback.Precision) -> dict[str, Any]:
     """Return a precision, and the counts it is computed from, as JSON."""
     return dict(JudgedSerializer(precision).data)

@@ -40,7 +40,7 @@ from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Conflict
 from memory.kernel.http.filters import StrictView
 from memory.kernel.http.serializers import validated
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.outgoing.destinations import AddressRefused
 
@@ -194,7 +194,7 @@ class Deliveries(mixins.ListModelMixin, mixins.RetrieveModelMixin, _Managed):
         """Return the messages for the endpoint; raises Http404 if it does not exist."""
         endpoint = get_object_or_404(self.endpoints(), pk=self.kwargs["endpoint_id"])
         deliveries = Delivery.objects.filter(endpoint=endpoint).select_related("endpoint")
-        return without_large(deliveries) if self.action == "list" else deliveries
+        return defer_large(deliveries) if self.action == "list" else deliveries
 
     def get_serializer_class(self) -> type[DeliverySerializer]:
         """Return the serializer for one message, or for a list."""

@@ -26,7 +26,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import hints, leases
 
 # The primary keys of an endpoint and of an alert that has been reported to that endpoint.
-Told: TypeAlias = tuple[UUID, UUID]
+Notified: TypeAlias = tuple[UUID, UUID]
 # How long settled messages are kept.
 KEPT = datetime.timedelta(days=30)
 
@@ -181,7 +181,9 @@ def before(delivery: Delivery) -> Delivery | None:
     return earlier.order_by("seq").first()
 
 
-def _find_notified(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
+def _find_notified(
+    endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]
+) -> set[Notified]:
     """Return an (endpoint, alert) pair for each of the events' alerts already sent to an endpoint.
 
     Endpoints without a minimum severity are left out.
@@ -194,7 +196,7 @@ def _find_notified(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertE
     return set(deliveries.order_by().values_list("endpoint", "alert").distinct())
 
 
-def _wants(endpoint: WebhookEndpoint, event: AlertEvent, notified: Collection[Told]) -> bool:
+def _wants(endpoint: WebhookEndpoint, event: AlertEvent, notified: Collection[Notified]) -> bool:
     """Return whether the endpoint should receive a message about the event.
 
     Once an alert has been reported to an endpoint, all of the alert's later events are reported as

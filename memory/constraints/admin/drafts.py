@@ -74,10 +74,14 @@ def query_of(request: HttpRequest, parameter: str) -> Run | None:
 def initial_of(request: HttpRequest) -> dict[str, str]:
     """Return the initial form values for a constraint started from a query in the console."""
     run = query_of(request, "from_query")
-    return {"source": visible(of_workspace(run)), "description": ""} if run is not None else {}
+    return (
+        {"source": visible(draft_workspace_constraint(run)), "description": ""}
+        if run is not None
+        else {}
+    )
 
 
-def of_workspace(run: Run) -> str:
+def draft_workspace_constraint(run: Run) -> str:
     """Return a draft of a workspace constraint that begins with a query."""
     check = _CHECK.format(
         parameters="today: datetime.date, items: Sequence[Item]",
@@ -87,7 +91,7 @@ def of_workspace(run: Run) -> str:
     return _OF_WORKSPACE + check
 
 
-def of_user(run: Run | None) -> dict[str, str]:
+def draft_own_constraint(run: Run | None) -> dict[str, str]:
     """Return a draft of one user's constraint: its name, source and tests."""
     check = _CHECK.format(parameters="today: datetime.date", query=_as_comment(run), records="[]")
     return {"name": "my_rule", "source": _OF_USER + check, "tests": _TESTS}

@@ -30,7 +30,7 @@ from memory.kernel.admin.display import (
 from memory.kernel.admin.filters import PresenceFilter
 from memory.kernel.admin.links import link
 from memory.kernel.admin.rows import cached_on_row, rows_for
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 
 # Maximum number of events listed per forecast.
@@ -104,7 +104,7 @@ def unforeseen(forecast: Forecast) -> list[SafeString | str]:
     return rows
 
 
-def of_version(forecast: Forecast) -> SafeString | str:
+def link_version(forecast: Forecast) -> SafeString | str:
     """Link to the version a forecast is based on, and note if there is a newer version."""
     checkpoint = forecast.checkpoint
     if checkpoint is None:
@@ -123,7 +123,7 @@ def of_version(forecast: Forecast) -> SafeString | str:
 def forecast_of(user: MemoryUser) -> Forecast | None:
     """Return the user's forecast, or None if the user has no forecast."""
     rows = Forecast.objects.filter(user=user)
-    forecast = without_large(rows, "checkpoint", keep=Forecast.LARGE).first()
+    forecast = defer_large(rows, "checkpoint", keep=Forecast.LARGE).first()
     if forecast is None or forecast.start is None or forecast.known_until is None:
         return None
     forecast.user = user
@@ -148,7 +148,7 @@ def events_of(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
     after = user.alerts_instant or (forecast.start if forecast else None)
     if forecast is None or after is None:
         return []
-    return forecasts.with_causes(forecasts.coming(forecast, after))
+    return forecasts.add_causes(forecasts.coming(forecast, after))
 
 
 def day_of_event(one: Mapping[str, Any], zone: ZoneInfo) -> datetime.date:
@@ -191,7 +191,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         *("due_at", "attempts", "run_after", "last_error"),
     ]
 
-    version = row_column(of_version, "version", plain=True)
+    version = row_column(link_version, "version", plain=True)
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -199,7 +199,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         """Return the forecast with its events, and the alerts that supply their messages."""
         forecast = super().get_object(request, object_id, from_field)
         if forecast is not None:
-            events = forecasts.with_causes(forecast.timeline)
+            events = forecasts.add_causes(forecast.timeline)
             alerts = alerts_among(forecast.user, events[:LISTED], rows_for(request, Alert))
             forecast.__dict__["_told"] = events, alerts
         return forecast

@@ -221,7 +221,7 @@ def _failing(user: MemoryUser) -> dict[str, str]:
     """Return the errors from the user's own failing constraints, keyed by constraint name."""
     if user.head is None or _standing(user):
         return {}
-    return failing_constraints.by_name(
+    return failing_constraints.describe_failures(
         failing_constraints.alerts_of(user), Outline.from_json(user.head.outline)
     )
 
@@ -252,7 +252,10 @@ def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[st
     if "name" in request.GET:
         raise Http404("This user has no such constraint.")
     query = drafts.query_of(request, "from_query")
-    return {**drafts.of_user(query if query and query.user_id == user.pk else None), "seen": ""}
+    return {
+        **drafts.draft_own_constraint(query if query and query.user_id == user.pk else None),
+        "seen": "",
+    }
 
 
 def _edit_of(run: Run) -> dict[str, Any]:
@@ -264,7 +267,7 @@ def _result(request: HttpRequest, user: MemoryUser, run: Run) -> dict[str, Any]:
     """Return the template context for showing a proposal and its result."""
     result: dict[str, Any] = {"run_url": page_url(run), "run_key": run.pk}
     if run.status != RunStatus.DONE:
-        paused = pauses.of_user(user) is not None
+        paused = pauses.find_pause(user) is not None
         again = {} if paused else look_again(request)
         return {**result, "outcome": badge(run.status), "waits": True, "paused": paused, **again}
     output = run.output or {}
@@ -291,7 +294,7 @@ def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) 
         return ""
     ran = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS, outcome=RunOutcome.OK)
     if not ran.filter(checkpoint__version__gte=made.version).exists():
-        if pauses.of_user(user) is not None:
+        if pauses.find_pause(user) is not None:
             return "Work on this user is paused. The constraint will run when work is resumed."
         return "The constraint has not run on this version yet. Reload this page to see its alerts."
     live = rows_for(request, Alert).filter(

@@ -49,7 +49,7 @@ from memory.kernel.admin.display import (
     visible,
 )
 from memory.kernel.admin.links import link, link_to_list, page_url
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.staff import access
 from memory.project.shapes import ShapeError
 
@@ -250,12 +250,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             ("approved", is_live, approval),
             (f"rolled out to {share} %", share > 0, "#id_percentage"),
         ]
-        judged = feedback.by_constraint(
+        judged = feedback.count_verdicts(
             AlertFeedback.objects.filter(
                 alert__user__workspace=constraint.workspace_id, alert__constraint=constraint.path
             )
         )
-        useful = feedback.in_words(judged.get(constraint.path, feedback.UNJUDGED))
+        useful = feedback.describe_precision(judged.get(constraint.path, feedback.UNJUDGED))
         return format_html(
             '<ol class="steps">{}</ol>v{}; useful alerts: {}',
             format_html_join(
@@ -306,7 +306,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @content_column("all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:
-        versions = without_large(constraint.versions.order_by("-number"), keep=["verdict"])
+        versions = defer_large(constraint.versions.order_by("-number"), keep=["verdict"])
         return lines(
             format_html(
                 "{} {} {}",

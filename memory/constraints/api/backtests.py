@@ -21,7 +21,7 @@ from memory.kernel.http.filters import StrictView
 from memory.kernel.http.serializers import StrictSerializer, numbers, validated
 from memory.kernel.http.stored import EvidenceField
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.workspaces import Scope
 from memory.log.models.entries import By
 from memory.versions.api.moments import ByField
@@ -226,7 +226,7 @@ class Backtests(StrictView, viewsets.ReadOnlyModelViewSet[Backtest]):
         """Return the backtests in the caller's workspace."""
         visible = Backtest.objects.filter(principal_of(self.request).reach("user", "workspace"))
         keep = [] if self.action == "list" else ["report"]
-        return without_large(visible, "version", "user", keep=keep)
+        return defer_large(visible, "version", "user", keep=keep)
 
     def get_serializer_class(self) -> type[BacktestSerializer]:
         """Return the serializer for one backtest, or for a list."""

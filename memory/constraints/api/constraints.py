@@ -12,7 +12,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.alerts import failing_constraints, feedback
-from memory.alerts.api.paused import JudgedSerializer, PausedConstraintSerializer, as_json
+from memory.alerts.api.paused import (
+    JudgedSerializer,
+    PausedConstraintSerializer,
+    serialize_precision,
+)
 from memory.alerts.models.alerts import AlertFeedback, PausedConstraint, Severity
 from memory.constraints import applicability, trials
 from memory.kernel.http import operations, waiting
@@ -192,7 +196,7 @@ class Constraints(KnownView, viewsets.ViewSet):
         rows = [_summary(state_outline, name, judged) for name in state_outline.constraints]
         if then.is_now:
             applicabilities = applicability.applicabilities(then.user, state_outline)
-            rows += [_of_workspace(one, judged) for one in applicabilities]
+            rows += [_summarize_workspace_constraint(one, judged) for one in applicabilities]
         # The user's own constraints come first.
         return Response(
             page_of(request, rows, lambda row: (row["path"].startswith(FOLDER), row["path"]))
@@ -321,9 +325,9 @@ def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
     """Return the feedback on the user's constraints, their pauses and, if `is_now`, failures."""
     paused = PausedConstraint.objects.filter(user=user, resumed_at=None).select_related("user")
     return Judged(
-        feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user)),
+        feedback.count_verdicts(AlertFeedback.objects.filter(alert__user=user)),
         {row.constraint: row for row in paused},
-        failing_constraints.by_path(user) if is_now else {},
+        failing_constraints.find_failures(user) if is_now else {},
     )
 
 
@@ -340,7 +344,9 @@ def _summary(state_outline: Outline, name: str, judged: Judged) -> dict[str, Any
     }
 
 
-def _of_workspace(result: applicability.Applicability, judged: Judged) -> dict[str, Any]:
+def _summarize_workspace_constraint(
+    result: applicability.Applicability, judged: Judged
+) -> dict[str, Any]:
     path = result.constraint.path
     return {
         "name": result.constraint.name,
@@ -355,9 +361,9 @@ def _of_workspace(result: applicability.Applicability, judged: Judged) -> dict[s
 
 def _life(path: str, judged: Judged, *, runs: bool = True) -> dict[str, Any]:
     pause = judged.paused.get(path)
-    failure = failing_constraints.of_constraint(path, judged.failing) if runs else None
+    failure = failing_constraints.failure_of(path, judged.failing) if runs else None
     return {
-        "feedback": as_json(judged.verdicts.get(path, feedback.UNJUDGED)),
+        "feedback": serialize_precision(judged.verdicts.get(path, feedback.UNJUDGED)),
         "paused": PausedConstraintSerializer(pause).data if pause else None,
         "failing": ConstraintFailureSerializer(failure).data if failure else None,
     }

@@ -13,7 +13,7 @@ from memory.kernel.http import operations
 from memory.kernel.http.serializers import strings
 from memory.kernel.http.stored import RunErrorField
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 
@@ -107,14 +107,14 @@ class UserForecast(UserScopedView):
         """Return the alerts that will open, change and resolve if nothing changes but the clock."""
         user = self.memory_user()
         rows = Forecast.objects.filter(user=user, checkpoint__isnull=False)
-        forecast = without_large(rows, "checkpoint", keep=Forecast.LARGE).first()
+        forecast = defer_large(rows, "checkpoint", keep=Forecast.LARGE).first()
         if forecast is None or forecast.checkpoint is None:
             return Response(ForecastSerializer(_NONE).data)
         answer = {
             "version": forecast.checkpoint.version,
             "current": _is_current(user, forecast),
             **{name: getattr(forecast, name) for name in _COPIED},
-            "events": forecasts.with_causes(forecast.timeline),
+            "events": forecasts.add_causes(forecast.timeline),
             "unforeseen": forecasts.unforeseen(forecast, user.time_zone),
         }
         return Response(ForecastSerializer(answer).data)

@@ -34,7 +34,7 @@ from memory.kernel.http.errors import Conflict, ProblemSerializer, as_conflict
 from memory.kernel.http.filters import StrictView
 from memory.kernel.http.problems import CONTENT_TYPE
 from memory.kernel.http.serializers import validated
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.workspaces import Scope
 from memory.project.shapes import ShapeError
 
@@ -71,11 +71,11 @@ def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
     """Return the constraints in the caller's workspace, with the columns shown in list views."""
     newest = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
     workspace = principal_of(request).workspace
-    rows = without_large(WorkspaceConstraint.objects.filter(workspace=workspace), "live")
+    rows = defer_large(WorkspaceConstraint.objects.filter(workspace=workspace), "live")
     return rows.annotate(newest=Subquery(newest.order_by("-number").values("number")[:1]))
 
 
-def with_alerts(request: Request, constraints: Collection[WorkspaceConstraint]) -> None:
+def count_alerts(request: Request, constraints: Collection[WorkspaceConstraint]) -> None:
     """Set `alerts` on each of these constraints to the constraint's number of live alerts."""
     counts = dict(
         Alert.objects.filter(
@@ -110,7 +110,7 @@ class WorkspaceConstraints(
     def paginate_queryset(self, queryset: Any) -> Any:
         """Return a page of constraints, each with its number of live alerts."""
         page = super().paginate_queryset(queryset)
-        with_alerts(self.request, page or [])
+        count_alerts(self.request, page or [])
         return page
 
     @operations.write(
@@ -262,12 +262,12 @@ class ConstraintVersions(WorkspaceView, viewsets.GenericViewSet[WorkspaceConstra
 
 
 def _detail(request: Request, name: str) -> dict[str, Any]:
-    versions = without_large(WorkspaceConstraintVersion.objects.all(), keep=["verdict"])
+    versions = defer_large(WorkspaceConstraintVersion.objects.all(), keep=["verdict"])
     constraints = constraints_of(request).prefetch_related(
         Prefetch("versions", versions.order_by("-number"))
     )
     constraint = constraints.get(name=name)
-    with_alerts(request, [constraint])
+    count_alerts(request, [constraint])
     return dict(WorkspaceConstraintDetailSerializer(constraint).data)
 
 

@@ -37,7 +37,7 @@ from memory.integrations.mcp.events import Full, Streams, Subscription
 from memory.integrations.mcp.tools import Caller
 from memory.kernel.database import timeouts
 from memory.kernel.http.authentication import NOT_FOR_CERTAIN_USERS
-from memory.kernel.http.errors import Unavailable, of_database
+from memory.kernel.http.errors import Unavailable, describe_database_error
 from memory.kernel.http.problems import CONTENT_TYPE, REQUEST_ID, problem, request_id
 from memory.kernel.models.users import USER_ID_IN_PATH, MemoryUser, is_user_id
 from memory.kernel.models.workspaces import ApiKey
@@ -275,7 +275,7 @@ def _database() -> Iterator[None]:
         if not timeouts.is_unavailable(error):
             raise
         again = {"Retry-After": str(Unavailable.wait)}
-        raise HTTPException(503, of_database(error), again) from None
+        raise HTTPException(503, describe_database_error(error), again) from None
 
 
 @_database()

@@ -11,7 +11,7 @@ from typing import Any
 from rest_framework import serializers
 
 from memory.integrations.mem0.errors import CannotBeMapped
-from memory.integrations.mem0.filters import ENTITIES, USER, as_id, is_given
+from memory.integrations.mem0.filters import ENTITIES, USER, is_given, make_id
 from memory.integrations.mem0.memories import APP, metadata_with, owner
 from memory.integrations.mem0.messages import Conversation, ConversationField
 from memory.kernel.http.serializers import ObjectField, StrictSerializer
@@ -57,7 +57,7 @@ class Body(StrictSerializer):
         """Validate the body; raises CannotBeMapped for a field that has no equivalent here."""
         if isinstance(data, dict):
             data = {
-                name: as_id(value) if name in ENTITIES else value
+                name: make_id(value) if name in ENTITIES else value
                 for name, value in data.items()
                 if is_given(value) and name not in HINTS
             }
@@ -123,7 +123,7 @@ def _entities(filters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             for one in value:
                 yield from _entities(one)
         elif is_given(value):
-            value = as_id(value)
+            value = make_id(value)
             if name not in ENTITIES or not isinstance(value, str):
                 message = f"{name[:100]}: send only {', '.join(ENTITIES)}, as strings."
                 raise serializers.ValidationError({"filters": [message]})

@@ -33,7 +33,7 @@ def is_given(value: Any) -> bool:
     return value not in (None, "", [], {})
 
 
-def as_id(value: Any) -> Any:
+def make_id(value: Any) -> Any:
     """Return an id as text; anything else is returned as it is, to be refused by its type."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -71,7 +71,7 @@ def _pop_names(conditions: dict[str, Any]) -> frozenset[str] | None:
     else:
         operator = "in" if isinstance(value, list) else "eq"
     listed = value if operator == "in" and isinstance(value, list) else [value]
-    ids = [as_id(one) for one in listed if is_given(one)]
+    ids = [make_id(one) for one in listed if is_given(one)]
     if "*" in ids or isinstance(value, dict):
         return None  # a condition like any other
     conditions.pop(USER, None)
@@ -131,7 +131,7 @@ def compiled(filters: dict[str, Any], time_zone: str) -> RawSQL | None:
         raise _wrong(str(error)) from None
 
 
-def from_query(text: str) -> dict[str, Any]:
+def parse_query(text: str) -> dict[str, Any]:
     """Parse filters from a URL, where mem0's client writes them as a Python literal."""
     try:
         read = _literal(text.strip()) if len(text) <= MAX_QUERY else None
@@ -189,14 +189,14 @@ def _entity(value: Any) -> Any:
     operators = {}
     for operator, given in _operators(value).items():
         if isinstance(given, list):
-            given = [as_id(one) for one in given if is_given(one)]
+            given = [make_id(one) for one in given if is_given(one)]
             if "*" in given:
                 operator, given = "eq", "*"
         if given == "*":
             operator, given = "contains", ""  # matches any text
         elif not is_given(given):
             continue
-        operators[operator] = as_id(given)
+        operators[operator] = make_id(given)
     if not operators:
         return None
     return operators["eq"] if operators.keys() == {"eq"} else operators

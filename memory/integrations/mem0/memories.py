@@ -85,7 +85,7 @@ PENDING = Q(kind=EntryKind.MESSAGE) & Q(
         True,
     )
 )
-_TOLD_AT = """coalesce((
+_STATED_AT = """coalesce((
     SELECT told.occurred_at FROM memory_logentry AS told
     WHERE "memory_logentry"."kind" = 'correction' AND told.user_id = "memory_logentry"."user_id"
         AND told.seq = "memory_logentry"."derived_from"[1]
@@ -101,8 +101,8 @@ FILTERED: Mapping[str, Column] = {
     "user_id": Column(_USER_ID, "text"),
     "agent_id": column("agent_id"),
     "run_id": column("session_id"),
-    "created_at": Column(_TOLD_AT, "time"),
-    "timestamp": Column(_TOLD_AT, "time"),
+    "created_at": Column(_STATED_AT, "time"),
+    "timestamp": Column(_STATED_AT, "time"),
     "updated_at": column("recorded_at", "time"),
     "memory": column("content"),
     "keywords": column("content"),
@@ -161,7 +161,7 @@ class Memory:
 
     def to_json(self) -> dict[str, Any]:
         """Return the memory in mem0's form."""
-        metadata, app = _without_app(self.now.metadata)
+        metadata, app = _split_app(self.now.metadata)
         text = self.now.content or ""
         ids = {"agent_id": self.now.agent_id, "run_id": self.now.session_id, APP: app}
         owned = self.original.user.user_id in {
@@ -245,7 +245,7 @@ def page(selections: Sequence[Selection], start: int, end: int) -> list[Memory]:
     read = {
         (user.pk, memory.now.seq): memory
         for user, seqs in of_user.items()
-        for memory in of_seqs(user, seqs)
+        for memory in read_current(user, seqs)
     }
     return [read[key] for user, seq in chosen if (key := (user.pk, seq)) in read]
 
@@ -302,23 +302,23 @@ def _fitting(user: MemoryUser, where: RawSQL) -> QuerySet[LogEntry]:
     return LogEntry.objects.filter(CURRENT, Q(where), user=user, redacted_at=None).order_by()
 
 
-def of_seqs(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
+def read_current(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
     """Return the memories whose current text is in these entries, in the same order."""
     read = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
     now = {entry.seq: entry for entry in read}
-    elsewhere = {entry_log.told_by(entry) for entry in now.values()} - now.keys()
+    elsewhere = {entry_log.stated_in(entry) for entry in now.values()} - now.keys()
     # The first text of a corrected memory is no longer shown.
     first = LogEntry.objects.filter(user=user, seq__in=elsewhere).order_by()
     originals = now | {entry.seq: entry for entry in first.defer("content", "data", "metadata")}
     for entry in originals.values():
         entry.user = user
     memories = [
-        Memory(originals[entry_log.told_by(now[seq])], now[seq]) for seq in seqs if seq in now
+        Memory(originals[entry_log.stated_in(now[seq])], now[seq]) for seq in seqs if seq in now
     ]
     return [memory for memory in memories if memory.now.redacted_at is None]
 
 
-def of_originals(user: MemoryUser, originals: Sequence[LogEntry]) -> list[Memory]:
+def read_created(user: MemoryUser, originals: Sequence[LogEntry]) -> list[Memory]:
     """Return the memories that these entries created, leaving out those that were deleted."""
     newest = entry_log.corrections(user, [entry.seq for entry in originals])
     for entry in originals:
@@ -335,7 +335,7 @@ def one(workspace: Workspace, memory_id: str) -> Memory:
     original = _find(workspace, memory_id)
     if original.redacted_at is not None:
         raise UnknownMemory(memory_id)
-    return _as_it_reads(original)
+    return _read_memory(original)
 
 
 def search(
@@ -379,7 +379,7 @@ def _search(
     sizes = _sizes(user, scores)
     so_far = itertools.accumulate(sizes.get(seq, 0) for seq in scores)
     fitting = [seq for seq, size in zip(scores, so_far, strict=True) if size <= PAGE_BYTES]
-    found_memories = of_seqs(user, fitting or list(scores)[:1])
+    found_memories = read_current(user, fitting or list(scores)[:1])
     return [(memory, scores[memory.now.seq]) for memory in found_memories]
 
 
@@ -387,7 +387,7 @@ def update(workspace: Workspace, change: Change, *, by: str) -> Memory:
     """Append a correction if the memory changes; raises UnknownMemory if it does not exist."""
     with transaction.atomic():
         original = _lock(workspace, change.memory_id)
-        memory = _as_it_reads(original)
+        memory = _read_memory(original)
         draft = _correction(memory, change)
         if draft is None:
             return memory
@@ -413,7 +413,8 @@ def delete_all(selections: Sequence[Selection], *, by: str) -> int:
         for user, where in selections:
             originals = _find_originals(user) if where is None else _fitting(user, where)
             seqs = sorted(
-                entry_log.told_by(entry) for entry in originals.only("kind", "seq", "derived_from")
+                entry_log.stated_in(entry)
+                for entry in originals.only("kind", "seq", "derived_from")
             )
             if seqs:
                 redaction.redact(user, seqs, by=by, reason=REASON)
@@ -437,13 +438,13 @@ def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
     before: LogEntry | None = None
     heard = _heard(original)
     for entry in [original, *_corrections(original).order_by("seq")]:
-        metadata, _ = _without_app(entry.metadata)
+        metadata, _ = _split_app(entry.metadata)
         events.append(
             {
                 "id": str(entry.pk),
                 "memory_id": str(original.pk),
                 "event": "UPDATE" if before else "ADD",
-                "input": heard if before is None else _as_messages([entry]),
+                "input": heard if before is None else _make_messages([entry]),
                 "old_memory": before.content if before else None,
                 "new_memory": entry.content,
                 "user_id": original.user.user_id,
@@ -481,7 +482,7 @@ def metadata_with(metadata: Mapping[str, Any] | None, app: str | None) -> dict[s
     return {**(metadata or {}), **({} if app is None else {APP: app})} or None
 
 
-def _without_app(metadata: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
+def _split_app(metadata: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
     own = dict(metadata or {})
     app = own.pop(APP, None)
     return own or None, app
@@ -532,7 +533,7 @@ def _corrections(original: LogEntry) -> QuerySet[LogEntry]:
     )
 
 
-def _as_it_reads(original: LogEntry) -> Memory:
+def _read_memory(original: LogEntry) -> Memory:
     newest = _corrections(original).filter(redacted_at=None).order_by("-seq").first()
     now = newest or LogEntry.objects.get(pk=original.pk)
     now.user = original.user
@@ -542,7 +543,7 @@ def _as_it_reads(original: LogEntry) -> Memory:
 def _correction(memory: Memory, change: Change) -> entry_log.Draft | None:
     """Return the correction that makes this change to a memory, or None if it changes nothing."""
     now = memory.now
-    own, app = _without_app(now.metadata)
+    own, app = _split_app(now.metadata)
     text = now.content if change.text is None else change.text
     metadata = own if change.metadata is None else change.metadata
     if (text, metadata or None) == (now.content, own):
@@ -564,10 +565,10 @@ def _heard(original: LogEntry) -> list[dict[str, Any]]:
     sources = LogEntry.objects.filter(
         user=original.user_id, seq__in=original.derived_from, redacted_at=None
     ).order_by("seq")
-    return _as_messages(list(sources) if original.derived_from else [original])
+    return _make_messages(list(sources) if original.derived_from else [original])
 
 
-def _as_messages(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
+def _make_messages(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
     return [
         {"role": entry.role or "user", "content": entry.content}
         for entry in entries

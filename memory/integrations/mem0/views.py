@@ -186,7 +186,7 @@ class Add(Mem0View):
         # mem0's client sends no Idempotency-Key, but other callers of this URL might.
         entries = self._append(body["user_id"], drafts)
         if body["infer"]:
-            work = lane_status.of_user(entries[0].user)
+            work = lane_status.read_status(entries[0].user)
             ahead = "; a language model will process them."
             if work.state == LaneState.STOPPED:
                 ahead = f", waiting for a language model: {work.reason}"
@@ -196,7 +196,7 @@ class Add(Mem0View):
                 "event_id": str(entries[0].pk),
             }
             return Response(answer, status=status.HTTP_202_ACCEPTED)
-        added = memories.of_originals(entries[0].user, entries)
+        added = memories.read_created(entries[0].user, entries)
         answer = {
             "message": "The memories are in the log.",
             "status": "SUCCEEDED",
@@ -262,7 +262,7 @@ class AllMemories(Mem0View):
         """Redact a user's memories, or only those of an agent, a run or an app."""
         query: dict[str, Any] = request.query_params.dict()
         if "filters" in query:
-            query["filters"] = filters.from_query(query["filters"])
+            query["filters"] = filters.parse_query(query["filters"])
         # A deletion cannot be undone: an id that turned out to be empty must not widen it.
         for name, value in {**query, **query.get("filters", {})}.items():
             if name in filters.ENTITIES and not filters.is_given(value):

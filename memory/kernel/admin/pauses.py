@@ -135,7 +135,7 @@ def pause_of(row: MemoryUser | Workspace) -> Pause | None:
     """Return the pause that applies to a user or a workspace."""
     if not getattr(row, "is_paused", True):  # as a screen has found out already
         return None
-    return pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)
+    return pauses.find_pause(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)
 
 
 def _is_of(pause: Pause, row: MemoryUser | Workspace) -> bool:

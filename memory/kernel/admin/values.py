@@ -14,7 +14,7 @@ _SCALARS = (
 _MOST_PARTS = 20
 
 
-def in_words(value: Any, length: int = 300) -> str:
+def describe_value(value: Any, length: int = 300) -> str:
     """Return a value as one line of text, shortened; plain strings aren't quoted."""
     return shortened(value if isinstance(value, str) else _format_value(value), length)
 

@@ -158,7 +158,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
         case MemoryUser.DoesNotExist() | DatabaseError() if is_erased(error):
             error = Refusal(Erased())
         case Error() if timeouts.is_unavailable(error):
-            error = Unavailable(of_database(error))
+            error = Unavailable(describe_database_error(error))
     # Imported here to avoid a cycle: through the settings, `rest_framework.views` imports modules
     # that import this one.
     from rest_framework.views import exception_handler
@@ -178,7 +178,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     return response
 
 
-def of_database(error: Error) -> str:
+def describe_database_error(error: Error) -> str:
     """Log a database error; return a message that omits its text, which may contain data."""
     logger.warning(
         "database_unavailable",
@@ -241,7 +241,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """Respond to a server error: 503 if the database is unavailable, otherwise 500."""
     error = sys.exc_info()[1]
     if isinstance(error, Error) and timeouts.is_unavailable(error):
-        detail = of_database(error)
+        detail = describe_database_error(error)
         response = (
             HttpResponse(detail, "text/plain", 503) if _is_page(request) else answer(503, detail)
         )

@@ -55,7 +55,7 @@ PROBLEMS = (
     ),
     Problem("user-merged", 409, "The user was merged into another user. Use that user instead."),
     Problem(
-        "cannot-be-told",
+        "not-computable",
         409,
         "There is no exact state for that point in time: `detail` says what to request instead.",
     ),

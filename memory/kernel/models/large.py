@@ -8,9 +8,7 @@ from django.db.models import Model, QuerySet
 Row = TypeVar("Row", bound=Model)
 
 
-def without_large(
-    rows: QuerySet[Row], *relations: str, keep: Collection[str] = ()
-) -> QuerySet[Row]:
+def defer_large(rows: QuerySet[Row], *relations: str, keep: Collection[str] = ()) -> QuerySet[Row]:
     """Read the rows and these related rows, in one statement, without large columns.
 
     `keep` has the lookups of large columns to read.

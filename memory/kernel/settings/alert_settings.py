@@ -28,7 +28,7 @@ class EffectiveSettings:
         return datetime.timedelta(minutes=minutes) if minutes else None
 
 
-def in_words(limits: EffectiveSettings) -> list[str]:
+def describe_limits(limits: EffectiveSettings) -> list[str]:
     """Describe the effective settings to staff."""
     escalation = ", ".join(
         f"{severity} {_duration(limits.escalates_after(severity))}"

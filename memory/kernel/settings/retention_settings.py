@@ -9,7 +9,7 @@ WHAT = {
 }
 
 
-def in_words(days: Mapping[str, int]) -> list[str]:
+def describe_retention(days: Mapping[str, int]) -> list[str]:
     """Describe the effective settings to staff; 0 means that data is kept for ever."""
     return [
         f"{what} {f'for {days[name]} days' if days[name] else 'for ever'}."

@@ -25,7 +25,7 @@ class EffectiveSettings:
         return min(self.llm_refused_percent, self.llm_undone_percent) < NEVER
 
 
-def in_words(limits: EffectiveSettings) -> str:
+def describe_limits(limits: EffectiveSettings) -> str:
     """Explain to staff when a model is stopped."""
     return (
         "A model is stopped when, after all attempts, the gate has refused more than"

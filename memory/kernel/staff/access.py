@@ -112,7 +112,7 @@ ROLES = (
 )
 
 
-def as_table() -> str:
+def render_roles() -> str:
     """Return the roles as the Markdown table in docs/staff.md."""
     lines = ["| role | purpose | permissions |", "|---|---|---|"]
     for role in ROLES:

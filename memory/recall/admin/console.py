@@ -23,7 +23,7 @@ from memory.kernel.admin.display import badge, preformatted, problem, sandbox, s
 from memory.kernel.admin.links import page_url
 from memory.kernel.admin.reloading import look_again
 from memory.kernel.admin.source import marks
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import one_line
 from memory.kernel.users import refuse_merged
@@ -127,7 +127,7 @@ def _run_query(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run |
     try:
         refuse_merged(user)
         snapshot = (
-            past_states.as_of(user, data["as_of"]) if data["as_of"] else past_states.now(user)
+            past_states.read_as_of(user, data["as_of"]) if data["as_of"] else past_states.now(user)
         )
         at = data["at"] or localtime().isoformat()
         instant = instants.span_of(user, at).last
@@ -151,7 +151,7 @@ def _standing(user: MemoryUser) -> str:
 
 def _queries(user: MemoryUser) -> QuerySet[Run]:
     rows = Run.objects.filter(user=user, kind=RunKind.QUERY)
-    return without_large(rows, "checkpoint", keep=Run.LARGE)
+    return defer_large(rows, "checkpoint", keep=Run.LARGE)
 
 
 def _initial(run: Run) -> dict[str, str]:
@@ -181,7 +181,7 @@ def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
         "constraint_url": _constraint_url(run, request),
     }
     if run.status != RunStatus.DONE:
-        paused = pauses.of_user(run.user) is not None
+        paused = pauses.find_pause(run.user) is not None
         return {**common, "outcome": _outcome(run), "waits": not paused, "paused": paused}
     seconds = run.timings.get("total")
     failed = failed_lines(run)
@@ -210,7 +210,7 @@ def _outcome(run: Run) -> SafeString:
 def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
     """Return this staff member's latest queries on this user's memory."""
     own = Run.objects.filter(user=user, asked_by=staff_of(request), kind=RunKind.QUERY)
-    rows = without_large(own.exclude(asked_by=""), keep=["input"])
+    rows = defer_large(own.exclude(asked_by=""), keep=["input"])
     return [
         {
             "url": f"{console_url(user)}?run={run.pk}",

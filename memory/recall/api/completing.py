@@ -118,7 +118,7 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
     """Have the language model complete the question; raises _NotCompleted on failure."""
     if reason := llm_budgets.why_stopped(user.workspace):
         raise _NotCompleted(reason)
-    if pauses.of_user(user):
+    if pauses.find_pause(user):
         raise _NotCompleted("Staff have paused work for this user.")
     try:
         run = runs.queue(user, RunKind.FOLLOW_UP, RunTrigger.API, checkpoint=None, input=input)

@@ -20,7 +20,7 @@ from memory.recall.api.completing import (
 )
 from memory.recall.api.search import MeaningSerializer
 from memory.recall.api.turns import TurnsField
-from memory.versions.api.moments import AsOfSerializer, known_of
+from memory.versions.api.moments import AsOfSerializer, read_state
 
 MAX_QUERY = 10_000
 
@@ -107,6 +107,6 @@ class Context(UserScopedView):
         query, within a token budget; each line cites its entries."""
         data = validated(ContextRequestSerializer, request.data)
         question = complete_question(request, self.memory_user(ASKED), data)
-        snapshot = known_of(self.memory_user(), data)
+        snapshot = read_state(self.memory_user(), data)
         result = context.compose(snapshot, question, data["tokens"])
         return Response(ContextSerializer(result).data)

@@ -29,7 +29,7 @@ from memory.recall.search.documents import CorpusName
 from memory.recall.search.finding import find
 from memory.recall.search.results import Explanation, Found, Hit, Meaning
 from memory.recall.search.statuses import Status, Statuses
-from memory.versions.api.moments import AsOfSerializer, known_as_of
+from memory.versions.api.moments import AsOfSerializer, read_state_as_of
 
 MAX_QUERY = 10_000
 MAX_TOP_K = 1000
@@ -289,7 +289,7 @@ class Search(UserScopedView):
         """
         data = validated(SearchSerializer, request.data)
         user = self.memory_user(WITH_HEAD if "as_of" in data else ASKED)
-        snapshot = known_as_of(user, data["as_of"], "as_of") if "as_of" in data else None
+        snapshot = read_state_as_of(user, data["as_of"], "as_of") if "as_of" in data else None
         results = find(
             user,
             complete_question(request, user, data),

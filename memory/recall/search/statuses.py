@@ -29,9 +29,9 @@ from memory.project.parse import find_sources
 from memory.recall.search.documents import key_of
 from memory.versions import checkpoints, provenance
 from memory.versions.checkpoints import AnyState, State
-from memory.versions.computed_states import CannotBeTold
+from memory.versions.computed_states import NotComputable
 from memory.versions.models.checkpoints import Checkpoint
-from memory.versions.past_states import Known
+from memory.versions.past_states import KnownState
 
 # The maximum number of a record's sources to compare: the newest ones.
 MAX_SOURCES = 1000
@@ -120,7 +120,7 @@ class Statuses:
     or whose state can't be read: it may be that of entries that were processed together.
     """
 
-    def __init__(self, user: MemoryUser, then: Known | None = None) -> None:
+    def __init__(self, user: MemoryUser, then: KnownState | None = None) -> None:
         self._user, self._then = user, then
         self._up_to = then.seq if then else None
 
@@ -135,7 +135,7 @@ class Statuses:
         return {**self._of_statements(statements), **self._of_records(records)}
 
     def _of_statements(self, entries: Sequence[LogEntry]) -> dict[int, EntryStatus]:
-        origins = {entry.seq: entry_log.told_by(entry) for entry in entries}
+        origins = {entry.seq: entry_log.stated_in(entry) for entry in entries}
         newest = (
             entry_log.corrections(self._user, {*origins.values()}, self._up_to, narrow=True)
             if origins
@@ -152,7 +152,7 @@ class Statuses:
 
     @cached_property
     def _state(self) -> AnyState:
-        """The newest version, or the earlier state; may raise CannotBeTold."""
+        """The newest version, or the earlier state; may raise NotComputable."""
         if self._then is not None:
             return self._then.checkpoint or State(user=self._user)
         newest = Checkpoint.objects.only("user_id", "version", "tree", "outline")
@@ -167,7 +167,7 @@ class Statuses:
             return {}
         try:
             locations, sources = self._read_sources(entries)
-        except (CannotBeTold, checkpoints.Redacted):  # or a redaction is in progress
+        except (NotComputable, checkpoints.Redacted):  # or a redaction is in progress
             return {}
         cited = [
             entry

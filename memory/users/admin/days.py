@@ -52,9 +52,9 @@ from memory.versions.admin.diffs import show_records
 from memory.versions.admin.project import project_url
 from memory.versions.admin.staff_runs import REFUSED
 from memory.versions.checkpoints import AnyState, State
-from memory.versions.computed_states import CannotBeTold
+from memory.versions.computed_states import NotComputable
 from memory.versions.models.checkpoints import Checkpoint
-from memory.versions.past_states import Known
+from memory.versions.past_states import KnownState
 
 # Maximum number of versions and of alerts marked on the bar, of alerts and forecast events listed,
 # and of characters shown of the files of a computed state.
@@ -151,15 +151,15 @@ def chosen(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
                 "changes": changes,
                 "files": list(_files(state)) if state else [],
             }
-    except (instants.BadMoment, CannotBeTold, *REFUSED) as error:
+    except (instants.BadMoment, NotComputable, *REFUSED) as error:
         return {**context, "problem": visible(str(error))}
 
 
-def _known(user: MemoryUser, day: datetime.date, by: By, *, at_start: bool = False) -> Known:
+def _known(user: MemoryUser, day: datetime.date, by: By, *, at_start: bool = False) -> KnownState:
     text = day.isoformat()
     if by == By.OCCURRED:
-        return past_states.by_occurred(user, text, at_start=at_start)
-    return past_states.as_of(user, text, at_start=at_start)
+        return past_states.read_by_occurred(user, text, at_start=at_start)
+    return past_states.read_as_of(user, text, at_start=at_start)
 
 
 def _frame(bar: TimeBar, user: MemoryUser) -> dict[str, Any]:

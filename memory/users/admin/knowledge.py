@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from memory.kernel.admin.display import NOTHING, inline, lines
 from memory.kernel.admin.links import link, list_url
 from memory.kernel.admin.rows import may_see
-from memory.kernel.admin.values import in_words
+from memory.kernel.admin.values import describe_value
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff.access import sees_content
 from memory.log.admin.links import entry_pages
@@ -122,4 +122,4 @@ def _table(
 
 
 def _cell(value: Any) -> SafeString | str:
-    return NOTHING if value in (None, "", []) else inline(in_words(value, 80))
+    return NOTHING if value in (None, "", []) else inline(describe_value(value, 80))

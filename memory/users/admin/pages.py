@@ -22,7 +22,7 @@ from memory.kernel.admin.pauses import PausableAdmin
 from memory.kernel.admin.rows import may_see, rows_for
 from memory.kernel.admission import slots
 from memory.kernel.admission.refusals import LimitExceeded
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.staff import audit, recent_sign_in
 from memory.kernel.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
@@ -126,7 +126,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         if not self.has_view_permission(request):
             raise PermissionDenied
         users = rows_for(request, MemoryUser).filter(pk=pk)
-        user = without_large(users, "workspace", "head", keep=MemoryUser.LARGE).first()
+        user = defer_large(users, "workspace", "head", keep=MemoryUser.LARGE).first()
         if user is None:
             raise Http404("There is no such user.")
         return user

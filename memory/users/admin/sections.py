@@ -15,7 +15,7 @@ from memory.constraints.admin.forecasts import (
     event,
     events_of,
     forecast_of,
-    of_version,
+    link_version,
     unforeseen,
 )
 from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines, rule_of, shortened
@@ -49,7 +49,7 @@ def show_merges(user: MemoryUser) -> SafeString | str:
 def show_model_work(user: MemoryUser) -> SafeString:
     """Show whether the language model is working on the user's entries and, if not, why."""
     of_model = next(lane for lane in timeline.lanes_of(user) if lane.name == LaneName.STRUCTURE)
-    status = lane_status.of_user(user, of_model, pause_of)
+    status = lane_status.read_status(user, of_model, pause_of)
     parts = [f"{counted(status.waiting, 'entry')} waiting"] if status.waiting else []
     if status.until is not None:
         until = date_format(localtime(status.until), "DATETIME_FORMAT")
@@ -68,7 +68,7 @@ def show_model_work(user: MemoryUser) -> SafeString:
 def show_constraints(user: MemoryUser, *, may_write: bool) -> SafeString | str:
     """List the user's constraints, each with its precision and whether it is paused."""
     judged = (
-        feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user))
+        feedback.count_verdicts(AlertFeedback.objects.filter(alert__user=user))
         if getattr(user, "all_alerts", True)
         else {}
     )
@@ -78,6 +78,11 @@ def show_constraints(user: MemoryUser, *, may_write: bool) -> SafeString | str:
         else {}
     )
     paths = backtests.own_constraints(user.head)
+
+    def useful(path: str) -> str:
+        if path not in judged:
+            return "no verdict yet"
+        return f"useful {feedback.describe_precision(judged[path])}"
 
     def named(path: str) -> SafeString:
         name = rule_of(path)
@@ -90,7 +95,7 @@ def show_constraints(user: MemoryUser, *, may_write: bool) -> SafeString | str:
         format_html(
             "{}: {} {}",
             named(path),
-            f"useful {feedback.in_words(judged[path])}" if path in judged else "no verdict yet",
+            useful(path),
             link(paused[path], "paused") if path in paused else "",
         )
         for path in sorted({*paths, *paused})
@@ -111,5 +116,5 @@ def show_forecast(user: MemoryUser) -> SafeString | str:
     without = unforeseen(forecast)
     if without:
         last += f", except for {counted(len(without), 'constraint')} without a complete forecast:"
-    header = [] if forecast.checkpoint_id == user.head_id else [of_version(forecast)]
+    header = [] if forecast.checkpoint_id == user.head_id else [link_version(forecast)]
     return lines([*header, *rows, inline(last), *without])

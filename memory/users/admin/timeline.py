@@ -22,7 +22,7 @@ from memory.kernel.admin import masking
 from memory.kernel.admin.display import badge, inline, sandbox_badge, shortened
 from memory.kernel.admin.links import link, list_url
 from memory.kernel.admin.rows import cached_on_row, may_see, rows_for
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.texts import one_line
 from memory.llm.admin import money
@@ -62,9 +62,9 @@ def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
             .order_by()
             .values("outcome")[:1]
         ),
-        "versions": without_large(rows_for(request, Checkpoint)),
-        "runs": without_large(rows_for(request, Run), "checkpoint"),
-        "alerts": without_large(rows_for(request, AlertEvent), "alert"),
+        "versions": defer_large(rows_for(request, Checkpoint)),
+        "runs": defer_large(rows_for(request, Run), "checkpoint"),
+        "alerts": defer_large(rows_for(request, AlertEvent), "alert"),
     }
     return {name: rows[name] for name, kind in KINDS.items() if may_see(request, kind.model)}
 
@@ -312,7 +312,7 @@ def progress_of(
     """
     if not may_see(request, Lane):
         return None
-    status = progress.of_user(user, lanes_of(user), pending)
+    status = progress.read_progress(user, lanes_of(user), pending)
     return {
         "text": status.in_words(now).capitalize() + ".",
         "working": status.is_working,

@@ -31,7 +31,7 @@ from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.admin.masking import content
 from memory.kernel.admin.tables import TableAdmin
 from memory.kernel.hooks import later
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.staff import access
 from memory.kernel.texts import REDACTED
 from memory.log.admin.links import links_to_entries
@@ -148,7 +148,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @plain_column("next")
     def children_links(self, checkpoint: Checkpoint) -> str:
-        children = without_large(checkpoint.children.order_by("version"))
+        children = defer_large(checkpoint.children.order_by("version"))
         return lines(link(child) for child in children)
 
     @content_column("changes")

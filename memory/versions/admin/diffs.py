@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from memory.kernel.admin.display import NOTHING, badge, counted, folded, inline, lines, record_name
 from memory.kernel.admin.source import code_lines
-from memory.kernel.admin.values import in_words
+from memory.kernel.admin.values import describe_value
 from memory.kernel.texts import REDACTED
 from memory.log.admin.links import entry_pages
 from memory.versions import differences
@@ -249,8 +249,8 @@ def _fields(change: RecordChange) -> SafeString | str:
 
 
 def _sentence(name: str, was: Any, now: Any, *, is_new: bool) -> SafeString:
-    old = "" if was is None else format_html("<del>{}</del>", inline(in_words(was)))
-    new = "" if now is None else format_html("<ins>{}</ins>", inline(in_words(now)))
+    old = "" if was is None else format_html("<del>{}</del>", inline(describe_value(was)))
+    new = "" if now is None else format_html("<ins>{}</ins>", inline(describe_value(now)))
     if old and new:
         return format_html("{} changed from {} to {}", inline(name), old, new)
     if old:

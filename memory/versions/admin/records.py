@@ -13,7 +13,7 @@ from memory.kernel.admin.display import NOTHING, badge, inline, lines
 from memory.kernel.admin.filters import presence_filter
 from memory.kernel.admin.links import link_to_key
 from memory.kernel.admin.rows import cached_on_row
-from memory.kernel.admin.values import in_words
+from memory.kernel.admin.values import describe_value
 from memory.kernel.hooks import later
 from memory.kernel.staff import access
 from memory.kernel.texts import REDACTED
@@ -101,7 +101,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
             (
                 (
                     inline("set aside" if field.name == SET_ASIDE else field.name),
-                    NOTHING if field.value is None else inline(in_words(field.value)),
+                    NOTHING if field.value is None else inline(describe_value(field.value)),
                     format_html_join(
                         ", ",
                         '<a href="{}">#{}</a>',

@@ -11,7 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.kernel.admin.display import NOTHING, counted, inline, preformatted
-from memory.kernel.admin.values import in_words, items_of, pairs_of, scalar, tag_of
+from memory.kernel.admin.values import describe_value, items_of, pairs_of, scalar, tag_of
 from memory.kernel.models.users import MemoryUser
 from memory.log.admin.links import entry_pages
 
@@ -45,7 +45,7 @@ def show_value(value: Any, user: MemoryUser) -> SafeString | str:
         return _show(table, user)
     if tag_of(value) in ("$record", "$object"):
         return _show(_of_items([value]), user)
-    text = in_words(value, 2000)
+    text = describe_value(value, 2000)
     if isinstance(value, str) and (len(value) > _SHORT or "\n" in value):
         return preformatted(value)
     return format_html('<p class="answer">{}</p>', inline(text) if text else '""')
@@ -99,7 +99,7 @@ def _fields(item: Any) -> Mapping[str, Any] | None:
             fields: Mapping[str, Any] = item["fields"]
             return fields
     pairs = pairs_of(item)
-    return {in_words(key, 60): value for key, value in pairs} if pairs else None
+    return {describe_value(key, 60): value for key, value in pairs} if pairs else None
 
 
 def _series(rows: Sequence[Sequence[Any]]) -> list[float] | None:
@@ -159,7 +159,7 @@ def _cell(value: Any) -> SafeString:
     if value is None:
         return format_html("<td>{}</td>", NOTHING)
     kind = "number" if _number(value) is not None else ""
-    return format_html('<td class="{}">{}</td>', kind, inline(in_words(value)))
+    return format_html('<td class="{}">{}</td>', kind, inline(describe_value(value)))
 
 
 def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str:

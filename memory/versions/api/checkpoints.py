@@ -22,7 +22,7 @@ from memory.kernel.http.stored import (
     WarningField,
 )
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, proposal_from_json
 from memory.versions import checkpoints, past_states, runs
@@ -244,7 +244,7 @@ class Checkpoints(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet
     def get_queryset(self) -> QuerySet[Checkpoint]:
         """Return the user's versions."""
         rows = Checkpoint.objects.filter(user=self.memory_user())
-        return without_large(rows, "parent", keep=["verdict"])
+        return defer_large(rows, "parent", keep=["verdict"])
 
     @operations.write(DECISIONS, [waiting.WAIT], request=ProposalSerializer)
     def create(self, request: Request, user_id: str) -> Response:

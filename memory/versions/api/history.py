@@ -21,7 +21,7 @@ from memory.kernel.http.user_scope import UserScopedView
 from memory.log.models.entries import By
 from memory.versions import differences, past_states, rollback
 from memory.versions.api.checkpoints import CheckpointDetailSerializer
-from memory.versions.api.moments import BY, MOMENT, AsOfSerializer, by_of, known_as_of
+from memory.versions.api.moments import BY, MOMENT, AsOfSerializer, read_by, read_state_as_of
 from memory.versions.models.checkpoints import Checkpoint
 from sandbox_image.uac import Severity
 
@@ -86,10 +86,10 @@ class Difference(UserScopedView):
             raise serializers.ValidationError(
                 {"since": [f"This parameter is required. {past_states.FORMS}"]}
             )
-        by = by_of(params)
-        since = known_as_of(user, params["since"], "since", by, at_start=True)
+        by = read_by(params)
+        since = read_state_as_of(user, params["since"], "since", by, at_start=True)
         if "until" in params or by == By.OCCURRED:
-            until = known_as_of(user, params.get("until"), "until", by)
+            until = read_state_as_of(user, params.get("until"), "until", by)
         else:
             until = past_states.now(user)
         with slots.COMPUTING.hold(user.workspace_id):

@@ -15,7 +15,7 @@ from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import By
 from memory.versions import past_states
-from memory.versions.past_states import Known
+from memory.versions.past_states import KnownState
 
 # The schema of a query parameter that is a moment.
 MOMENT = {"type": "string", "format": "moment"}
@@ -45,7 +45,7 @@ class ByField(serializers.ChoiceField):
         super().__init__(choices=By.choices, **{**described, **options})
 
 
-class AsOfSerializer(serializers.Serializer[Known]):
+class AsOfSerializer(serializers.Serializer[KnownState]):
     """The state that a response is based on: its newest entry, version and pending entries."""
 
     seq = serializers.IntegerField(help_text="The number of the newest entry that was known.")
@@ -75,13 +75,13 @@ class AsOfSerializer(serializers.Serializer[Known]):
 class KnownView(UserScopedView):
     """Base class for views of what is, or was, known about a user."""
 
-    def snapshot(self) -> Known:
+    def snapshot(self) -> KnownState:
         """Return the state that `?as_of=` and `?by=` select; by default, the current state."""
-        by_of(self.request.query_params)
-        return known_of(self.memory_user(), self.request.query_params)
+        read_by(self.request.query_params)
+        return read_state(self.memory_user(), self.request.query_params)
 
 
-def by_of(data: Mapping[str, Any]) -> By:
+def read_by(data: Mapping[str, Any]) -> By:
     """Return the clock that `?by=` names; raises ValidationError if there is no such clock."""
     try:
         return By(data.get("by", By.RECORDED))
@@ -89,21 +89,23 @@ def by_of(data: Mapping[str, Any]) -> By:
         raise serializers.ValidationError({"by": [f"Choose one of {', '.join(By)}."]}) from None
 
 
-def known_of(user: MemoryUser, data: Mapping[str, Any]) -> Known:
+def read_state(user: MemoryUser, data: Mapping[str, Any]) -> KnownState:
     """Return the state that `as_of` and `by` in `data` select; by default, the current state."""
     if data.get("by") == By.OCCURRED:
-        return known_as_of(user, data.get("as_of"), "as_of", By.OCCURRED)
-    return known_as_of(user, data["as_of"], "as_of") if "as_of" in data else past_states.now(user)
+        return read_state_as_of(user, data.get("as_of"), "as_of", By.OCCURRED)
+    return (
+        read_state_as_of(user, data["as_of"], "as_of") if "as_of" in data else past_states.now(user)
+    )
 
 
-def known_as_of(
+def read_state_as_of(
     user: MemoryUser,
     text: str | None,
     parameter: str,
     by: str = By.RECORDED,
     *,
     at_start: bool = False,
-) -> Known:
+) -> KnownState:
     """Return what was known, or what was true, at a given point in time.
 
     A day means its end or, with `at_start`, the time just before its start. Each error names the
@@ -112,9 +114,9 @@ def known_as_of(
     """
     try:
         if by == By.OCCURRED:
-            snapshot = past_states.by_occurred(user, text, at_start=at_start)
+            snapshot = past_states.read_by_occurred(user, text, at_start=at_start)
         else:
-            snapshot = past_states.as_of(user, text or "", at_start=at_start)
+            snapshot = past_states.read_as_of(user, text or "", at_start=at_start)
     except past_states.UnknownMoment as error:
         raise NamesNothing(parameter, str(error)) from None
     except past_states.NotByOccurred as error:

@@ -33,13 +33,13 @@ from memory.kernel.http.stored import (
     WarningField,
 )
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.large import without_large
+from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.versions import past_states, runs
-from memory.versions.api.moments import ByField, instant_of, known_of
+from memory.versions.api.moments import ByField, instant_of, read_state
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
-from memory.versions.past_states import Known
+from memory.versions.past_states import KnownState
 
 QUERY_WAIT_SECONDS = 10.0
 
@@ -121,7 +121,7 @@ class UserRuns(UserScopedView, generics.ListAPIView[Run]):
     def get_queryset(self) -> QuerySet[Run]:
         """Return the user's runs."""
         rows = Run.objects.filter(user=self.memory_user())
-        return without_large(rows, "user", "checkpoint", keep=["error", "stdout"])
+        return defer_large(rows, "user", "checkpoint", keep=["error", "stdout"])
 
 
 class Runs(StrictView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
@@ -137,7 +137,7 @@ class Runs(StrictView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
         """Return the runs in the caller's workspace."""
         reach = principal_of(self.request).reach("user")
         rows = Run.objects.filter(reach, user__erased_at=None)
-        return without_large(rows, "user", "checkpoint", keep=Run.LARGE)
+        return defer_large(rows, "user", "checkpoint", keep=Run.LARGE)
 
     @operations.write({200: RunSerializer}, operation_id="runs_cancel", request=None)
     @action(detail=True, methods=["post"])
@@ -242,9 +242,9 @@ def under_way(run: Run) -> Response:
     return operations.accepted(RunSerializer(run).data, reverse("run-detail", args=[run.pk]))
 
 
-def known_state(user: MemoryUser, data: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
+def known_state(user: MemoryUser, data: Mapping[str, Any]) -> tuple[KnownState, Checkpoint]:
     """Return the requested state and its version; raises Conflict if the state has no version."""
-    snapshot = known_of(user, data)
+    snapshot = read_state(user, data)
     with as_conflict(past_states.NoState):
         return snapshot, past_states.version_of(snapshot)
 

@@ -173,7 +173,7 @@ def test_only_who_reads_the_audit_of_the_roles_sees_the_staff(db: None) -> None:
 def test_the_documentation_has_the_table() -> None:
     page = Path(__file__).parents[3] / "docs" / "staff.md"
 
-    assert access.as_table() in page.read_text()
+    assert access.render_roles() in page.read_text()
 
 
 # -- Workspaces --------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def url(name: str, user: MemoryUser) -> str:
 
 
 def going_on(user: MemoryUser) -> progress.Progress:
-    return progress.of_user(user, progress.lanes_of(user))
+    return progress.read_progress(user, progress.lanes_of(user))
 
 
 @pytest.fixture

@@ -326,7 +326,7 @@ def test_a_verdict_stays_with_the_constraint_that_it_was_of(user: MemoryUser) ->
     feedback.give(listed(user), judge=Judge.PRODUCT, verdict=Verdict.WRONG, actor="key:x")
     run_finds(user, ours(), existing=[OURS])
 
-    assert feedback.by_constraint(AlertFeedback.objects.all()).keys() == {OWN}
+    assert feedback.count_verdicts(AlertFeedback.objects.all()).keys() == {OWN}
 
 
 def test_a_snoozed_alert_puts_off_its_live_duplicate_alone(user: MemoryUser) -> None:
@@ -373,8 +373,7 @@ def test_a_forecast_tells_as_many_events_as_there_are_alerts(
     ]
 
     told = [
-        {cause["constraint"] for cause in event["causes"]}
-        for event in forecasts.with_causes(events)
+        {cause["constraint"] for cause in event["causes"]} for event in forecasts.add_causes(events)
     ]
 
     listed = Alert.objects.listed().filter(user=user)

@@ -32,7 +32,7 @@ from tests.conftest import finish_work, new_client
 from tests.edits import retire, update
 from tests.integration.commits.conftest import Propose, Records, constraint
 from tests.integration.merging.test_merging import merged
-from tests.integration.time.test_told import state_of
+from tests.integration.time.test_by_occurred import state_of
 from tests.properties import examples
 from tests.steps import head_of, not_none
 from workers import tasks
@@ -108,16 +108,18 @@ def test_each_number_has_its_state_of_then(user: MemoryUser, say: Say, fields_of
     say(5, cost=200)
 
     def trip(text: str) -> Any:
-        return not_none(state_of(past_states.as_of(user, text).checkpoint)).get("travel.trips.t")
+        return not_none(state_of(past_states.read_as_of(user, text).checkpoint)).get(
+            "travel.trips.t"
+        )
 
     assert [trip(str(seq))["fields"] for seq in (1, 2, 3)] == [
         {"to": "Rome"},
         {"to": "Rome", "cost": 100},
         {"to": "Rome", "cost": 200},
     ]
-    then = past_states.by_occurred(user, on(2).isoformat()).checkpoint
+    then = past_states.read_by_occurred(user, on(2).isoformat()).checkpoint
     assert state_of(then)["travel.trips.t"]["fields"] == {"to": "Oslo", "cost": 100}
-    now = state_of(past_states.by_occurred(user).checkpoint)["travel.trips.t"]
+    now = state_of(past_states.read_by_occurred(user).checkpoint)["travel.trips.t"]
     assert now["fields"] == state_of(head_of(user))["travel.trips.t"]["fields"]
 
 
@@ -206,7 +208,7 @@ def test_a_retired_record_comes_back_and_both_lives_are_in_its_history(
     say(3, to="Oslo")
 
     assert fields_of("travel.trips") == {"t": {"to": "Oslo", "cost": None}}
-    states = [state_of(past_states.as_of(user, str(seq)).checkpoint) for seq in (1, 2, 3)]
+    states = [state_of(past_states.read_as_of(user, str(seq)).checkpoint) for seq in (1, 2, 3)]
     assert [state.get("travel.trips.t", {}).get("sources") for state in states] == [[1], None, [3]]
     origin = not_none(provenance.trace_record(location(user)))
     assert {field.name: list(field.entries) for field in origin.fields} == {"to": [3], "cost": []}
@@ -398,7 +400,7 @@ def _present(user: MemoryUser) -> dict[str, Any]:
 
 def _true(user: MemoryUser) -> dict[str, Any]:
     """Return what was true, as far as it is known now, by the entries' own times."""
-    return _records(state_of(past_states.by_occurred(user).checkpoint))
+    return _records(state_of(past_states.read_by_occurred(user).checkpoint))
 
 
 def _records(state: Any) -> dict[str, Any]:

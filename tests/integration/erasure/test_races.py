@@ -226,7 +226,7 @@ def test_killed_at_any_batch_another_worker_goes_on(live_database: str, user: Me
         tasks.work("records", user.pk)
     before = {
         model: erasure_registry.rows_of(model, user).count()
-        for model in erasure_registry.in_order()
+        for model in erasure_registry.sort_models()
         if model not in (MemoryUser, UserErasure)
     }
     erase(user)

@@ -46,7 +46,7 @@ def plant(user: MemoryUser) -> dict[type[models.Model], models.Model]:
     )
     user.refresh_from_db()
     Lane.objects.filter(user=user).delete()
-    for model in reversed(erasure_registry.in_order()):
+    for model in reversed(erasure_registry.sort_models()):
         if model in (MemoryUser, UserErasure):
             continue
         values = {

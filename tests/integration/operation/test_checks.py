@@ -260,7 +260,7 @@ def test_the_web_process_starts_without_redis_and_a_worker_does_not(settings: Se
     def told(kind: Any) -> list[str]:
         redis_client.cache_clear()
         service_checks.starting = kind
-        return [str(one.id) for one in service_checks.of_redis()]
+        return [str(one.id) for one in service_checks.check_redis()]
 
     try:
         assert (told("web"), told("worker")) == (["uac.W027"], ["uac.E028"])
@@ -301,13 +301,13 @@ def test_a_redis_that_forgets_or_is_full_is_named(
     for name, value in configuration.items():
         own_redis.config_set(name, value)
 
-    assert [one.id for one in service_checks.of_redis()] == check
+    assert [one.id for one in service_checks.check_redis()] == check
 
 
 def test_a_redis_that_is_a_replica_is_named(own_redis: redis.Redis) -> None:
     own_redis.replicaof("127.0.0.1", "1")
 
-    [found] = service_checks.of_redis()
+    [found] = service_checks.check_redis()
 
     assert found.id == "uac.E027"
 
@@ -321,7 +321,7 @@ def test_a_database_without_all_migrations_is_named(live_database: str, as_role:
         cursor.execute("DELETE FROM django_migrations WHERE name = ANY(%s)", [names])
     as_role(SERVICES.postgres.runtime_url)
 
-    [found] = service_checks.of_database()
+    [found] = service_checks.check_database()
 
     assert found.id == "uac.E025"
     assert f"memory.{newest}" in str(found.msg)
@@ -333,7 +333,7 @@ def test_an_old_database_is_named(live_database: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(base, "RAN_DB_VERSION_CHECK", set())
     connection.close()
 
-    [found] = service_checks.of_database()
+    [found] = service_checks.check_database()
 
     assert (found.id, "PostgreSQL 99 or later" in str(found.msg)) == ("uac.E024", True)
     connection.close()

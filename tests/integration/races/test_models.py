@@ -196,7 +196,7 @@ def test_calls_that_hang_hold_up_no_other_users_first_call(
                 assert not rival.is_alive()
             assert asked()[4:] == (["five", "six"] if begun else [])
             assert LlmCall.objects.filter(outcome="started").count() == len(server.requests)
-            told = lane_status.of_user(people["seven"])
+            told = lane_status.read_status(people["seven"])
             working = 6 if begun else 4
             ahead = 0 if begun else 2
             assert (told.state, told.reason) == (

@@ -281,7 +281,7 @@ def test_when_the_budget_is_spent_words_go_on_and_vectors_come_the_next_day(
         assert texts(found) == ["My puppy sleeps"]
         assert "budget (tokens per day)" in (found.meaning.problem or "")
         assert len(server.requests) == sent
-        assert [one.name for one in alarms._of_embeddings()] == ["embeddings"]
+        assert [one.name for one in alarms._check_embeddings()] == ["embeddings"]
 
         settings.UAC_EMBEDDINGS_TOKENS_PER_DAY = 1000
         clock.shift(datetime.timedelta(days=1))
@@ -389,7 +389,7 @@ def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
     assert set(outcomes()) == {outcome}
     assert (len(segments_of(user)), models_of(user)) == (1, [""])
     assert texts(search("puppy")) == ["My puppy sleeps"]
-    [problem] = alarms._of_embeddings()
+    [problem] = alarms._check_embeddings()
     assert str(outcome.label) in problem.detail
     assert "Users whose logs are waiting for embeddings: 1. " in problem.detail
     assert (problem.patience == 0) == (outcome in llm_failures.UNUSABLE)
@@ -399,7 +399,7 @@ def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
     found = search("hound")
 
     assert (texts(found), found.meaning) == (["My puppy sleeps"], Meaning(MODEL, 1, None))
-    assert list(alarms._of_embeddings()) == []
+    assert list(alarms._check_embeddings()) == []
     assert not announcing.waiting().exists()
 
 

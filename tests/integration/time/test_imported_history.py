@@ -106,7 +106,7 @@ def test_state_within_a_foreign_batch_is_refused(api: APIClient, loaded: MemoryU
 
     for answer in answers:
         assert answer.status_code == 409
-        assert answer.data["type"] == "urn:uac:problem:cannot-be-told"
+        assert answer.data["type"] == "urn:uac:problem:not-computable"
         assert "as of a version (v1 or v2)" in answer.data["detail"]
     assert [api.get(f"{USER}state/?as_of={seq}").data["version"] for seq in (5, 7)] == [1, 2]
 
@@ -209,7 +209,7 @@ def test_version_of_other_origin_has_no_own_time(api: APIClient, loaded: MemoryU
         # A constraint changes no record.
         assert answer.status_code == (200 if origin == "proposed" else 409), answer.data
 
-    assert answer.data["type"] == "urn:uac:problem:cannot-be-told"
+    assert answer.data["type"] == "urn:uac:problem:not-computable"
     assert "Version 3 (language model)" in answer.data["detail"]
     assert "Omit by=occurred" in answer.data["detail"]
 
@@ -217,7 +217,7 @@ def test_version_of_other_origin_has_no_own_time(api: APIClient, loaded: MemoryU
 def test_state_of_too_many_entries_is_refused(
     api: APIClient, loaded: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computed_states, "MAX_TOLD", 2)
+    monkeypatch.setattr(computed_states, "MAX_COMPUTED", 2)
 
     early, late = (
         api.get(f"{USER}state/?by=occurred&as_of={day}") for day in ("2025-02-05", "2025-05-01")

@@ -41,7 +41,7 @@ def task(whose: str = "") -> None:
 def kind(monkeypatch: pytest.MonkeyPatch) -> WorkKind:
     """A kind of work for which the task of this module is called."""
     kind = WorkKind(
-        "consuming", "test", "default", "memory.log.lanes:with_records", "", key="user_id"
+        "consuming", "test", "default", "memory.log.lanes:due_with_records", "", key="user_id"
     )
     monkeypatch.setitem(cast("dict[str, WorkKind]", KINDS), kind.name, kind)
     return kind

@@ -161,10 +161,10 @@ def test_pausing_twice_is_pausing_once(user: MemoryUser) -> None:
 
     assert pauses.resume(user, by="staff:eve")
     assert not pauses.resume(user, by="staff:eve")
-    still = not_none(pauses.of_user(user))
+    still = not_none(pauses.find_pause(user))
     assert still.reason == "all of them"
     assert pauses.resume(user.workspace, by="staff:bob")
-    assert pauses.of_user(user) is None
+    assert pauses.find_pause(user) is None
     assert pauses.pause(user, by="staff:eve", reason="again")
 
 
@@ -172,7 +172,7 @@ def test_staff_see_why_the_language_model_does_nothing(user: MemoryUser) -> None
     append_texts(user, "hi")
     pauses.pause(user.workspace, by="staff:eve", reason="its import runs wild")
 
-    standing = lane_status.of_user(user)
+    standing = lane_status.read_status(user)
 
     assert standing.state == LaneState.STOPPED
     assert standing.reason == "paused by staff:eve: its import runs wild"

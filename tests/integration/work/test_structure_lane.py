@@ -307,7 +307,7 @@ def test_dispatcher_skips_held_and_failed_work(user: MemoryUser, hints: Hints) -
 
 def test_status_has_its_reason(user: MemoryUser, settings: Settings, clock: Clock) -> None:
     def told() -> tuple[LaneState, int, float | None, str]:
-        found = lane_status.of_user(user)
+        found = lane_status.read_status(user)
         until = None if found.until is None else (found.until - START).total_seconds()
         return found.state, found.waiting, until, found.reason
 
@@ -340,4 +340,4 @@ def test_lost_worker_is_not_working(user: MemoryUser, settings: Settings, clock:
 
     clock.shift(settings.UAC_LEASE_SECONDS + 1)
 
-    assert lane_status.of_user(user).state == LaneState.DUE
+    assert lane_status.read_status(user).state == LaneState.DUE

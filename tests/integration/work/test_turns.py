@@ -31,7 +31,9 @@ QUEUES = ("sandbox", "default", "llm")
 @pytest.fixture(autouse=True)
 def kind(monkeypatch: pytest.MonkeyPatch) -> WorkKind:
     """A kind of work for which the task of this module is called."""
-    kind = WorkKind("turns", "test", "default", "memory.log.lanes:with_records", "", key="user_id")
+    kind = WorkKind(
+        "turns", "test", "default", "memory.log.lanes:due_with_records", "", key="user_id"
+    )
     monkeypatch.setitem(cast("dict[str, WorkKind]", KINDS), kind.name, kind)
     return kind
 

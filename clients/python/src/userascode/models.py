@@ -1889,7 +1889,7 @@ TypeEnum: TypeAlias = (
         "urn:uac:problem:conflict",
         "urn:uac:problem:in-progress",
         "urn:uac:problem:user-merged",
-        "urn:uac:problem:cannot-be-told",
+        "urn:uac:problem:not-computable",
         "urn:uac:problem:redacted",
         "urn:uac:problem:changed",
         "urn:uac:problem:too-large",

@@ -49,7 +49,7 @@ class UserMerged(Problem):
     """The user was merged into another user. Use that user instead."""
 
 
-class CannotBeTold(Problem):
+class NotComputable(Problem):
     """There is no exact state for that point in time: `detail` says what to request instead."""
 
 
@@ -126,7 +126,7 @@ BY_NAME: dict[str, type[Problem]] = {
     "conflict": Conflict,
     "in-progress": InProgress,
     "user-merged": UserMerged,
-    "cannot-be-told": CannotBeTold,
+    "not-computable": NotComputable,
     "redacted": Redacted,
     "changed": Changed,
     "too-large": TooLarge,

@@ -2,8 +2,9 @@
 
 The state by occurred time is that of a user who was told each entry when it occurred.
 
-These tests use the server's versions; many more histories are in tests/unit/project/test_told.py.
-Run more here with `UAC_EXAMPLES=200 pytest tests/integration/time/test_told.py`.
+These tests use the server's versions; many more histories are in
+tests/unit/project/test_rebuilding.py.
+Run more here with `UAC_EXAMPLES=200 pytest tests/integration/time/test_by_occurred.py`.
 """
 
 import datetime
@@ -122,14 +123,14 @@ def test_number_has_the_entries_up_to_it(workspace: Workspace, batches: list[lis
         so_far = Checkpoint.objects.filter(user=single, seen_seq__lte=seq).order_by("-version")
         expected = state_of(so_far.first())
         for user in (bulk, single):
-            known = past_states.as_of(user, str(seq))
+            known = past_states.read_as_of(user, str(seq))
             assert state_of(known.checkpoint) == expected, (user, seq)
             assert (known.seq, known.pending_count) == (seq, 0)
 
     # By moment: when a batch was settled, all of it was known
     for end in ends_of(batches):
         settled = EntryOutcome.objects.get(user=bulk, seq=end).decided_at
-        known = past_states.as_of(bulk, settled.isoformat())
+        known = past_states.read_as_of(bulk, settled.isoformat())
         so_far = Checkpoint.objects.filter(user=single, seen_seq__lte=end).order_by("-version")
         assert state_of(known.checkpoint) == state_of(so_far.first())
 
@@ -149,7 +150,7 @@ def test_time_has_the_entries_until_then(workspace: Workspace, batches: list[lis
         other = told(workspace, [[flat[seq - 1]] for seq in by_then])
         numbers = dict(enumerate(by_then, 1))
 
-        known = past_states.by_occurred(user, moment.isoformat())
+        known = past_states.read_by_occurred(user, moment.isoformat())
 
         assert state_of(known.checkpoint) == state_of(other.head, numbers)
         rejected = sorted(set(numbers) - set(covered(other)))
@@ -160,5 +161,5 @@ def test_time_has_the_entries_until_then(workspace: Workspace, batches: list[lis
     walked = list(computed_states.occurrences(user.head, DAY, DAY + datetime.timedelta(days=99)))
     assert [at for at, _ in walked] == sorted({flat[seq - 1].occurred_at for seq in counts})
     for at, state in walked:
-        again = past_states.by_occurred(user, at.isoformat())
+        again = past_states.read_by_occurred(user, at.isoformat())
         assert state_of(state) == state_of(again.checkpoint)

@@ -12,7 +12,7 @@ from memory.project.records import RecordEntry, compile_record
 from memory.project.values import Location, RecordId
 
 
-def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
+def select_edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
     """Yield the edits in a batch that come from typed entries up to `seq`.
 
     The batch was compiled entry by entry. An edit to a record cites the entry it comes from; the
@@ -30,7 +30,7 @@ def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
         schema = []
 
 
-class Telling:
+class ProjectBuild:
     """A project built up from typed entries, a few at a time; `files` holds the result so far."""
 
     def __init__(

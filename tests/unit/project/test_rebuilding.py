@@ -1,6 +1,6 @@
 """A batch of typed entries equals its entries one by one, and can be cut after each.
 
-Run more histories with `UAC_EXAMPLES=30 pytest tests/unit/project/test_told.py`.
+Run more histories with `UAC_EXAMPLES=30 pytest tests/unit/project/test_rebuilding.py`.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from memory.project import (
     edit_to_json,
     render,
 )
-from memory.project.told import Telling, edits_up_to
+from memory.project.rebuilding import ProjectBuild, select_edits_up_to
 from tests.properties import examples
 
 from .strategies import histories, statements
@@ -75,31 +75,31 @@ def test_batch_can_be_cut_after_any_entry(
     entries = [[RecordEntry(seq=next(numbers), **one) for one in batch] for batch in batches]
     versions = settle(entries)
 
-    one_by_one = Telling()
+    one_by_one = ProjectBuild()
     for entry in itertools.chain.from_iterable(entries):
         # What is known to who was told one after another, up to this entry
         one_by_one.add_entries([entry])
 
         version = next(one for one in versions if one.ends >= entry.seq)
         project = Project.from_files(version.before)
-        for edit in edits_up_to(map(edit_from_json, version.edits), entry.seq):
+        for edit in select_edits_up_to(map(edit_from_json, version.edits), entry.seq):
             apply(project, edit)
 
         assert render(project) == one_by_one.files
         assert project.outline == one_by_one.outline
 
     # And told all at once, it is the same
-    at_once = Telling()
+    at_once = ProjectBuild()
     at_once.add_entries([*itertools.chain.from_iterable(entries)])
     assert at_once.files == one_by_one.files
     assert at_once.made_of == one_by_one.made_of
 
 
 def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
-    telling = Telling()
+    build = ProjectBuild()
     pill: dict[str, Any] = {"domain": "health", "type": "Pill", "key": "a"}
 
-    rejected = telling.add_entries(
+    rejected = build.add_entries(
         [
             RecordEntry(seq=1, **pill, retired=True),
             RecordEntry(seq=2, **pill, data={"dose": 1}),
@@ -109,10 +109,10 @@ def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
 
     assert list(rejected) == [3]
     assert "Pills" in rejected[3]
-    assert "dose=1" in telling.files["domains/health/state.py"]
-    assert telling.add_entries([RecordEntry(seq=4, **pill, retired=True)]) == {}
-    assert telling.add_entries([RecordEntry(seq=5, **pill, data={})]) == {}
-    assert "dose" not in telling.files["domains/health/state.py"], "it has only what was said since"
+    assert "dose=1" in build.files["domains/health/state.py"]
+    assert build.add_entries([RecordEntry(seq=4, **pill, retired=True)]) == {}
+    assert build.add_entries([RecordEntry(seq=5, **pill, data={})]) == {}
+    assert "dose" not in build.files["domains/health/state.py"], "it has only what was said since"
 
 
 def test_field_widened_by_hand_stays_wide_when_it_appears() -> None:
@@ -130,7 +130,7 @@ def test_field_widened_by_hand_stays_wide_when_it_appears() -> None:
     ]
 
     for order in itertools.permutations(entries[:2]):
-        telling = Telling(widened=widened)
-        assert telling.add_entries([*order, entries[2]]) == {}
-        assert "dose: int | str | None" in telling.files["domains/health/schema.py"]
-        assert 'set_aside={"dose": 1.5}' in telling.files["domains/health/state.py"]
+        build = ProjectBuild(widened=widened)
+        assert build.add_entries([*order, entries[2]]) == {}
+        assert "dose: int | str | None" in build.files["domains/health/schema.py"]
+        assert 'set_aside={"dose": 1.5}' in build.files["domains/health/state.py"]
