@@ -14,6 +14,19 @@ MAX_LINES = 100
 MAX_LINE = 300
 MAX_TEXT = 80
 _VERBS = {"add": "adds", "update": "changes", "retire": "retires"}
+_PHRASES = {
+    **{op: f"{verb} {{what}} {{key}}" for op, verb in _VERBS.items()},
+    "retire_earlier": "retires what was said before of {what} {key}",
+    "define_class": "defines {name}",
+    "add_field": "adds the field {what}.{name}",
+    "widen_field": "widens {what}.{name} to {type}",
+    "rename_field": "renames {what}.{name} to {new_name}",
+    "write_constraint": "writes the constraint {name}",
+    "delete_constraint": "deletes the constraint {name}",
+    "note": "adds a note",
+    "conflict": "marks a conflict: {about}",
+    "dismiss": "dismisses entries that contain nothing to remember",
+}
 
 
 @dataclass(frozen=True)
@@ -73,32 +86,11 @@ class _EditText:
     @property
     def phrase(self) -> str:
         """The edit as a phrase, such as `adds Trip rome`."""
-        name = self._text("name")
-        field = f"{self.what}.{name}"
-        match self.op:
-            case "add" | "update" | "retire":
-                return f"{self.verb} {self.what} {self._text('key')}".rstrip()
-            case "retire_earlier":
-                return f"retires what was said before of {self.what} {self._text('key')}".rstrip()
-            case "define_class":
-                return f"defines {name}"
-            case "add_field":
-                return f"adds the field {field}"
-            case "widen_field":
-                return f"widens {field} to {self._text('type')}"
-            case "rename_field":
-                return f"renames {field} to {self._text('new_name')}"
-            case "write_constraint":
-                return f"writes the constraint {name}"
-            case "delete_constraint":
-                return f"deletes the constraint {name}"
-            case "note":
-                return "adds a note"
-            case "conflict":
-                return f"marks a conflict: {self._text('about')}"
-            case "dismiss":
-                return "dismisses entries that contain nothing to remember"
-        return self.op
+        if self.op not in _PHRASES:
+            return self.op
+        names = ("key", "name", "type", "new_name", "about")
+        texts = {name: self._text(name) for name in names}
+        return _PHRASES[self.op].format(what=self.what, **texts).rstrip()
 
     @property
     def line(self) -> str:

@@ -201,17 +201,8 @@ def _version(
         "versions": sorted(versions),
     }
     restored = {"version": head.version, "by": by, "reason": reason, "reopened": True}
-    checkpoint = Checkpoint.objects.create(
-        user=user,
-        version=head.version + 1,
-        parent=head,
-        tree=head.tree,
-        outline=head.outline,
-        seen_seq=head.seen_seq,
-        origin=Origin.RESTORED,
-        edits=[],
-        verdict={**head.verdict, "restored": restored, rollback.REOPENED: reopened},
-    )
+    verdict = {**head.verdict, "restored": restored, rollback.REOPENED: reopened}
+    checkpoint = checkpoints.add_restored(user, head, verdict)
     # The files are unchanged, but forecasts are valid only for the newest version.
     checkpoints.make_head(user, checkpoint)
     return checkpoint

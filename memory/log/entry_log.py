@@ -4,7 +4,7 @@ import datetime
 import hashlib
 import secrets
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,9 @@ from django.db.models import F, Func, IntegerField, TextField
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
-from memory.kernel import hooks
 from memory.kernel.canonical import canonical_json, exact_json, utf8_json
 from memory.kernel.database.timeouts import retry_deadlocks
+from memory.kernel.hooks import later
 from memory.kernel.models.users import LaneName, MemoryUser
 from memory.kernel.users import refuse_merged
 from memory.kernel.work.hints import hint
@@ -25,6 +25,10 @@ from memory.log.lanes import KINDS
 from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import RecordEntry
 from memory.project.names import DEFAULT_DOMAIN
+
+_announce: Callable[[MemoryUser, Sequence[LogEntry]], None] = later(
+    "memory.recall.search.announcing:appended"
+)
 
 
 def _octets(column: str) -> Any:
@@ -180,7 +184,7 @@ def _store(
             "now": now,
         },
     )
-    hooks.call(hooks.APPENDED, user, new)
+    _announce(user, new)
     if typed:
         hint(
             "records",

@@ -8,15 +8,15 @@ candidate version that nobody else can see.
 import base64
 import datetime
 import zoneinfo
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
-from memory.kernel import hooks
 from memory.kernel.canonical import git_blob_id, sha256
+from memory.kernel.hooks import later
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.refused import Refused
@@ -51,6 +51,16 @@ class Decision:
     reason: str = ""
     set_aside: Sequence[str] = ()
     superseded_by: Sequence[int] | None = None
+
+
+# It may lock the workspace's event counter, so it comes last in a transaction.
+_record_entry_events: Callable[
+    [LeasedWork, MemoryUser, Sequence[Decision], datetime.datetime], None
+] = later("memory.alerts.alert_events:record_entries")
+# Whether a run of a version's constraints could change an alert.
+_wants_constraints_run: Callable[[Checkpoint], bool] = later(
+    "memory.constraints.applicability:wants_constraints_run"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +263,7 @@ def commit(
         # If the work item is a lane, its pending entries are recounted when the worker releases it.
         if decisions and isinstance(work, Run):
             lanes.recount(user.pk)
-        hooks.call(hooks.DECIDED, work, locked, decisions, at)
+        _record_entry_events(work, locked, decisions, at)
     return checkpoint
 
 
@@ -297,6 +307,26 @@ def _create(user: MemoryUser, candidate: Candidate) -> Checkpoint:
     return checkpoint
 
 
+def add_restored(user: MemoryUser, content: Checkpoint, verdict: Mapping[str, Any]) -> Checkpoint:
+    """Store a version's content again, as the version after the user's head, and return it.
+
+    `make_head` then makes it the head.
+    """
+    head = user.head
+    assert head is not None
+    return Checkpoint.objects.create(
+        user=user,
+        version=head.version + 1,
+        parent=head,
+        tree=content.tree,
+        outline=content.outline,
+        seen_seq=head.seen_seq,
+        origin=Origin.RESTORED,
+        edits=[],
+        verdict=verdict,
+    )
+
+
 def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
     """Make this version the user's newest version, and queue a run of its constraints.
 
@@ -306,7 +336,7 @@ def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
     user.head = checkpoint
     user.save(update_fields=["head"])
     parent = checkpoint.parent
-    if any(any(hooks.call(hooks.CONCERNED, one)) for one in (checkpoint, parent) if one):
+    if any(_wants_constraints_run(one) for one in (checkpoint, parent) if one):
         runs.queue_constraints(user, checkpoint)
 
 

@@ -1,13 +1,13 @@
 """Rollback: making an earlier version the newest again without changing the log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Min, QuerySet
 
-from memory.kernel import hooks
+from memory.kernel.hooks import later
 from memory.kernel.models.users import MemoryUser
 from memory.log import lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
@@ -25,6 +25,10 @@ UNDONE = "excluded by the rollback to version"
 # were reopened.
 REOPENED = "reopened"
 AS_BEFORE = "as before the entry was reopened"
+_find_affected_alerts: Callable[
+    [MemoryUser, Set[RecordId], Set[RecordId], Set[str]], tuple[Sequence[Any], Sequence[Any]]
+] = later("memory.alerts.rollback_preview:affected_alerts")
+_forget_answers: Callable[[MemoryUser], None] = later("memory.recall.answer_cache:forget")
 
 
 class NothingToRestore(Exception):
@@ -70,7 +74,7 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     changed = {change.record for change in back.changed}
     outline = Outline.from_json(target.outline)
     constraints = {constraint_path(name) for name in outline.constraints}
-    [(resolving, uncertain)] = hooks.call(hooks.PREVIEWED, user, set(gone), changed, constraints)
+    resolving, uncertain = _find_affected_alerts(user, set(gone), changed, constraints)
     entries = _undone(target).order_by("seq").values_list("seq", flat=True)
     return Excluded(gone, resolving, uncertain, list(entries))
 
@@ -108,27 +112,15 @@ def restore(
                 f"The newest version, {head.version}, is already identical to version {version}."
             )
         restored = {"version": version, "by": by, "reason": reason, "reopened": reopen}
-        checkpoint = Checkpoint.objects.create(
-            user=locked,
-            version=head.version + 1,
-            parent=head,
-            tree=target.tree,
-            outline=target.outline,
-            seen_seq=head.seen_seq,
-            origin=Origin.RESTORED,
-            edits=[],
-            # Even if the target reopened entries, the new version doesn't.
-            verdict={
-                **{name: part for name, part in target.verdict.items() if name != REOPENED},
-                "restored": restored,
-            },
-        )
+        # Even if the target reopened entries, the new version doesn't.
+        verdict = {name: part for name, part in target.verdict.items() if name != REOPENED}
+        checkpoint = checkpoints.add_restored(locked, target, {**verdict, "restored": restored})
         _move_records(head, target, checkpoint, reopen=reopen)
         _undo_outcomes(target, restored)
         _undo_retirements(locked, target)
         if not reopen:
             _undo_reopenings(target, reopenings, restored)
-        hooks.call(hooks.RESTORED, locked)
+        _forget_answers(locked)
         checkpoints.make_head(locked, checkpoint)
     return checkpoint
 

@@ -1,6 +1,6 @@
 """`/v1/users/{user_id}/entries/`: appending to the log, and reading it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -17,9 +17,9 @@ from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.kernel import hooks
 from memory.kernel.admission import quotas
 from memory.kernel.admission.rates import ENTRIES
+from memory.kernel.hooks import later
 from memory.kernel.http import operations, throttles, waiting
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Unprocessable
@@ -46,6 +46,9 @@ from memory.log.models.entries import EntryKind, LogEntry
 # These serializers are created once and shared, because creating a serializer's fields takes longer
 # than using the fields, and using them doesn't change them.
 _ENTRY = EntrySerializer()
+_describe_widened_fields: Callable[[MemoryUser, Collection[int]], dict[str, Any]] = later(
+    "memory.constraints.widening:to_json"
+)
 
 
 class EntryFilter(django_filters.FilterSet):
@@ -138,8 +141,7 @@ class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Log
             location = reverse("entry-detail", args=[user_id, first])
         answer = _appended(serialized)
         if limit:
-            for addition in hooks.call(hooks.SETTLED, user, records):
-                answer |= addition
+            answer |= _describe_widened_fields(user, records)
         return operations.accepted(answer, location)
 
     @operations.read(responses=EntrySerializer)
