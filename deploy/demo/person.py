@@ -114,7 +114,7 @@ def _date(form: str, day: datetime.date) -> str:
     return str(day) if form == "date" else f"{day.day} {day:%B %Y}"
 
 
-def is_told(idempotency_key: str | None) -> bool:
+def is_logged_by_demo(idempotency_key: str | None) -> bool:
     """Return whether the demo logged the entry with this idempotency key."""
     return idempotency_key is not None and idempotency_key.startswith("demo-")
 

@@ -162,7 +162,7 @@ class Story:
     def _demo_entries(self) -> list[dict[str, Any]]:
         """Return only the entries that the demo logged and those derived from them."""
         entries = self._entries("")
-        ours = {one["seq"] for one in entries if person.is_told(one["idempotency_key"])}
+        ours = {one["seq"] for one in entries if person.is_logged_by_demo(one["idempotency_key"])}
         return [one for one in entries if one["seq"] in ours or ours & {*one["derived_from"]}]
 
     def _converse(self, messages: list[Entry]) -> None:

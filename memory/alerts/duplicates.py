@@ -118,13 +118,13 @@ def list_duplicates(
             continue
         original = by_key.get(alert.duplicate_of_id)
         if alert.state != AlertState.RESOLVED:
-            is_told = (
+            is_reported = (
                 original is not None
                 and covers(original, alert)
                 and not _are_two_problems(original, alert, heard)
             )
             is_seen = alert not in graver or (original and original.state == AlertState.OPEN)
-            if not (is_told and is_seen):
+            if not (is_reported and is_seen):
                 _list(alert, step)
         elif alert.holds_back and not (original and original.holds_back):
             _list(alert, step)

@@ -306,7 +306,7 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
         sent=Sum("input_tokens", default=0),
         received=Sum("output_tokens", default=0),
         paid=Sum("cost", default=Decimal(0)),
-        told=Count("input_tokens"),
+        reported=Count("input_tokens"),
         priced=Count("cost"),
     )
     return [
@@ -314,8 +314,8 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
         ("Tokens in", f"{sums['sent']:,}"),
         ("Tokens out", f"{sums['received']:,}"),
         ("Cost", money(sums["paid"])),
-        ("Calls without reported tokens", f"{number - sums['told']:,}"),
-        ("Calls without a price", f"{sums['told'] - sums['priced']:,}"),
+        ("Calls without reported tokens", f"{number - sums['reported']:,}"),
+        ("Calls without a price", f"{sums['reported'] - sums['priced']:,}"),
     ]
 
 

@@ -390,7 +390,8 @@ def corrections(
         rows = rows.filter(seq__lte=up_to)
     if narrow:
         rows = rows.only("kind", "seq", "derived_from")
-    newest = rows.annotate(told=F("derived_from__0")).order_by("told", "-seq").distinct("told")
+    newest = rows.annotate(original=F("derived_from__0"))
+    newest = newest.order_by("original", "-seq").distinct("original")
     return {stated_in(entry): entry for entry in newest}
 
 

@@ -232,8 +232,8 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:  # noqa: C901 - one 
         for hash_, content in files.values_list("hash", "content").iterator(chunk_size=50):
             for seq in sorted(forgetting.cited(content or "") & redacted)[:NAMED]:
                 yield f"{paths[hash_]} is based on entry {seq}, which was redacted"
-    telling = Alert.objects.filter(user=user).exclude(message=REDACTED)
-    for pk in _some(telling.filter(entries__overlap=sorted(redacted))):
+    revealing = Alert.objects.filter(user=user).exclude(message=REDACTED)
+    for pk in _some(revealing.filter(entries__overlap=sorted(redacted))):
         yield f"alert {pk} reports an entry that was redacted"
 
 

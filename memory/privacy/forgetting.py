@@ -337,11 +337,14 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
     for domain, key in traces.keys:
         retired.filter(domain=domain, key=key, path="").delete()
     records = traces.records - traces.kept
-    telling = _Telling(frozenset(seqs), records, {(one.domain, one.key) for one in records})
+    revealing = _RevealingEdits(
+        frozenset(seqs), records, {(one.domain, one.key) for one in records}
+    )
     for checkpoint in _versions(user, seqs).iterator(chunk_size=20):
         files = {path for path, hash_ in checkpoint.tree.items() if hash_ in traces.hashes}
         edits = [
-            _redacted(edit) if telling.includes(edit, files) else edit for edit in checkpoint.edits
+            _redacted(edit) if revealing.includes(edit, files) else edit
+            for edit in checkpoint.edits
         ]
         held = checkpoint.pk in traces.versions
         if held or edits != checkpoint.edits:
@@ -368,7 +371,7 @@ def _still_ended(user: MemoryUser, traces: Traces) -> set[RecordId]:
 
 
 @dataclass(frozen=True)
-class _Telling:
+class _RevealingEdits:
     """Finds edits that reveal certain entries, by citing them or naming something based on them.
 
     Edits that dismiss other entries are included, because their reasons may quote these entries.

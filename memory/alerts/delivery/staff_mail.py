@@ -265,8 +265,8 @@ def _has_news(column: Column) -> Q:
         subscription=OuterRef(OuterRef("pk")), workspace=OuterRef("workspace")
     )
     counters = EventCounter.objects.annotate(
-        told=Coalesce(Subquery(cursor.values(column)[:1]), 0)
-    ).filter(last_seq__gt=F("told"))
+        mailed=Coalesce(Subquery(cursor.values(column)[:1]), 0)
+    ).filter(last_seq__gt=F("mailed"))
     one = Q(Exists(counters.filter(workspace=OuterRef("workspace"))), workspace__isnull=False)
     return one | Q(Exists(counters), workspace__isnull=True)
 

@@ -201,7 +201,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         if forecast is not None:
             events = forecasts.add_causes(forecast.timeline)
             alerts = alerts_among(forecast.user, events[:LISTED], rows_for(request, Alert))
-            forecast.__dict__["_told"] = events, alerts
+            forecast.__dict__["_events"] = events, alerts
         return forecast
 
     @plain_column("runs", "needs_daily")
@@ -210,7 +210,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @content_column("forecast")
     def events(self, forecast: Forecast) -> SafeString | str:
-        events, alerts = forecast.__dict__["_told"]
+        events, alerts = forecast.__dict__["_events"]
         rows = [event(one, alerts) for one in events[:LISTED]]
         more = len(events) - len(rows)
         return lines([*rows, counted(more, "more event")] if more else rows)

@@ -86,9 +86,9 @@ PENDING = Q(kind=EntryKind.MESSAGE) & Q(
     )
 )
 _STATED_AT = """coalesce((
-    SELECT told.occurred_at FROM memory_logentry AS told
-    WHERE "memory_logentry"."kind" = 'correction' AND told.user_id = "memory_logentry"."user_id"
-        AND told.seq = "memory_logentry"."derived_from"[1]
+    SELECT original.occurred_at FROM memory_logentry AS original
+    WHERE "memory_logentry"."kind" = 'correction' AND original.user_id = "memory_logentry"."user_id"
+        AND original.seq = "memory_logentry"."derived_from"[1]
 ), "memory_logentry"."occurred_at")"""
 
 _USER_ID = """(

@@ -8,5 +8,7 @@
 | `shares` | processor time while other workspaces need it | each web process |
 
 A refusal is a `refusals.LimitExceeded`, which names the limit (429, or 403 if retrying won't help).
-The views' side is `memory.kernel.http.throttles`.
+The views' side is `memory.kernel.http.throttles`. Language models have limits of their own, which
+need the records of their calls: `memory.llm.llm_budgets` (tokens and money per day and month) and
+`memory.llm.llm_turns` (calls at the same time).
 """

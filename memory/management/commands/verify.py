@@ -105,11 +105,11 @@ class _Progress:
 
     def __init__(self, write: Callable[[str], object], users: int) -> None:
         self._write, self._users = write, users
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def report(self, verified: int, entries: int, number: int) -> None:
         """Show the progress if stderr is a terminal and PROGRESS_SECONDS have passed."""
-        if sys.stderr.isatty() and time.monotonic() > self._told + PROGRESS_SECONDS:
-            self._told = time.monotonic()
+        if sys.stderr.isatty() and time.monotonic() > self._reported_at + PROGRESS_SECONDS:
+            self._reported_at = time.monotonic()
             line = f"{verified} of {self._users} users, {entries} entries: {number} problems"
             self._write(line)
