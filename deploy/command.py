@@ -28,12 +28,21 @@ def main() -> None:
     """Run one of the commands."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name == "demo":
-        from deploy.demo.__main__ import main as run_demo
-
-        sys.exit(run_demo(arguments))
+        sys.exit(_run_demo(arguments))
     if name not in PROCESSES:
         sys.stderr.write(USAGE)
         sys.exit(0 if name in ("-h", "--help") else 2)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
     command = [sys.executable, "-m", *PROCESSES[name], *arguments]
     os.execv(sys.executable, command)  # noqa: S606  # nosec B606 # our own program
+
+
+def _run_demo(arguments: Sequence[str]) -> int | str:
+    """Run the demo; return its exit status, or why it cannot run here."""
+    if sys.platform != "linux":
+        return "The demo needs Linux. Elsewhere, run it in a container: docs/deployment.md."
+    try:
+        from deploy.demo.__main__ import main as run_demo
+    except ModuleNotFoundError as error:
+        return f"The package {error.name} is missing: install userascode-server[demo]."
+    return run_demo(arguments)

