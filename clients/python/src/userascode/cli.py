@@ -209,7 +209,7 @@ def alerts(
 @session
 def pull(here: _Session, user_id: str, file: Path) -> None:
     """Write a user's classes as a Python module, for your code and its type checker."""
-    file.write_text(here.user(user_id).schema())
+    file.write_text(here.user(user_id).schema(), encoding="utf-8")
     click.echo(str(file))
 
 
@@ -228,7 +228,9 @@ def schema() -> None:
 @session
 def push_schema(here: _Session, files: tuple[Path, ...]) -> None:
     """Prescribe the classes of these files, instead of those prescribed before."""
-    answer = here.client().schema.put({file.stem: file.read_text() for file in files})
+    answer = here.client().schema.put(
+        {file.stem: file.read_text(encoding="utf-8") for file in files}
+    )
     here.show(answer, f"prescribed: {', '.join(sorted(answer.modules))}")
 
 
@@ -250,8 +252,8 @@ def pull_constraints(here: _Session, user_id: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for summary in of.list():
         constraint = of.get(summary.name)
-        (folder / f"{summary.name}.py").write_text(constraint.source)
-        (folder / f"test_{summary.name}.py").write_text(constraint.tests)
+        (folder / f"{summary.name}.py").write_text(constraint.source, encoding="utf-8")
+        (folder / f"test_{summary.name}.py").write_text(constraint.tests, encoding="utf-8")
         click.echo(summary.name)
 
 
@@ -262,11 +264,17 @@ def pull_constraints(here: _Session, user_id: str, folder: Path) -> None:
 def push_constraints(here: _Session, user_id: str, folder: Path) -> None:
     """Write the constraints of a folder; ends at the first that the gate refuses."""
     of = here.user(user_id).constraints
-    for tests in sorted(folder.glob("test_*.py")):
-        name = tests.stem.removeprefix("test_")
-        source = (folder / f"{name}.py").read_text()
-        decision = of.put(name, source=source, tests=tests.read_text())
-        here.show(decision, f"{name}: live in version {decision.version}")
+    files = [file for file in sorted(folder.glob("*.py")) if not file.name.startswith("test_")]
+    if not files:
+        raise click.UsageError(f"There is no constraint in {folder}: no file NAME.py.")
+    for file in files:
+        tests = folder / f"test_{file.name}"
+        decision = of.put(
+            file.stem,
+            source=file.read_text(encoding="utf-8"),
+            tests=tests.read_text(encoding="utf-8"),
+        )
+        here.show(decision, f"{file.stem}: live in version {decision.version}")
 
 
 @constraints.command("test")
@@ -344,7 +352,7 @@ def _read_project(source: Path, names: Iterable[str]) -> dict[str, str] | bytes:
     if zipfile.is_zipfile(source):
         return source.read_bytes()
     folder = source if source.is_dir() else source.parent
-    return {name: (folder / name).read_text() for name in names}
+    return {name: (folder / name).read_text(encoding="utf-8") for name in names}
 
 
 def _described(report: Report, prices: tuple[float, float]) -> str:
