@@ -1,7 +1,6 @@
 """Queries and other runs requested by API clients or staff."""
 
 import datetime
-from dataclasses import dataclass
 
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.sent_code import tidied
@@ -18,37 +17,35 @@ class NotAgain(Exception):
     """The run can't be rerun; the message says why."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The run that answers a query, and whether the answer was cached."""
+def find_cached(snapshot: KnownState, code: str, instant: datetime.datetime) -> Run | None:
+    """Return an earlier run that has the query's value, if there is one.
 
-    run: Run
-    cached: bool = False
-
-
-def ask(snapshot: KnownState, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
-    """Run the code on `snapshot` at the given time, or return an earlier run with a cached answer.
-
-    What surrounds the code, such as a Markdown fence, is left out (`query_code.tidied`). A staff
-    member's query (with `staff` set) always runs, because the run's row records who viewed the
-    data. Raises NoState if there is no version to query, and `LimitExceeded` if too many
-    requested runs are already waiting.
+    Raises NoState if there is no version to query.
     """
-    user, checkpoint, code = snapshot.user, version_of(snapshot), tidied(code)
-    key = answer_cache.key_of(user, code, instant, snapshot.state_key)
-    if not staff and (earlier := answer_cache.earlier(checkpoint, key)) is not None:
-        return Asked(earlier, cached=True)
-    run = runs.queue(
-        user,
+    return answer_cache.earlier(version_of(snapshot), _cache_key(snapshot, code, instant))
+
+
+def queue(snapshot: KnownState, code: str, instant: datetime.datetime, *, staff: str = "") -> Run:
+    """Queue a run of the code on `snapshot` at the given time.
+
+    What surrounds the code, such as a Markdown fence, is left out (`query_code.tidied`). With
+    `staff` set, the run's row records who viewed the data. Raises NoState if there is no version to
+    query, and `LimitExceeded` if too many requested runs are already waiting.
+    """
+    return runs.queue(
+        snapshot.user,
         RunKind.QUERY,
         RunTrigger.STAFF if staff else RunTrigger.API,
-        checkpoint=checkpoint,
+        checkpoint=version_of(snapshot),
         instant=instant,
-        input={"code": code, "as_of": snapshot.to_json()},
-        answer_key=key,
+        input={"code": tidied(code), "as_of": snapshot.to_json()},
+        answer_key=_cache_key(snapshot, code, instant),
         asked_by=staff,
     )
-    return Asked(run)
+
+
+def _cache_key(snapshot: KnownState, code: str, instant: datetime.datetime) -> str:
+    return answer_cache.key_of(snapshot.user, tidied(code), instant, snapshot.state_key)
 
 
 def run_again(run: Run, *, staff: str) -> Run:

@@ -11,7 +11,7 @@ const FIRST_DELAY_SECONDS = 0.5;
 /** Answers after which the same request may succeed; those of proxies too. */
 const REPEATED = new Set([429, 502, 503, 504]);
 /** Posts that change nothing, and need no key to be repeated. */
-const READS = /\/(query|search|context)$/;
+const READS = /\/(search|context)$/;
 
 const etags = new WeakMap<object, string>();
 

@@ -131,7 +131,7 @@ def _run_query(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run |
         )
         at = data["at"] or localtime().isoformat()
         instant = instants.span_of(user, at).last
-        return queries.ask(snapshot, data["code"], instant, staff=staff_of(request)).run
+        return queries.queue(snapshot, data["code"], instant, staff=staff_of(request))
     except instants.BadMoment as error:
         form.add_error(None, visible(str(error)))
     except REFUSED as error:

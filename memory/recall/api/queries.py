@@ -30,11 +30,9 @@ from memory.versions.api.runs import (
     MomentSerializer,
     RunSerializer,
     VersionField,
-    done,
+    answer_run,
     instant_asked,
     known_state,
-    under_way,
-    wait_for,
 )
 from memory.versions.models.runs import Run, RunOutcome, RunStatus
 
@@ -195,21 +193,18 @@ class Query(UserScopedView):
     costly = ("post",)
     reads_only = True
 
-    @operations.read(
+    @operations.write(
+        {200: AnswerSerializer, 202: RunSerializer, **FAILURES},
+        [waiting.WAIT],
         request=QuerySerializer,
-        responses={
-            200: AnswerSerializer,
-            202: RunSerializer,
-            **FAILURES,
-        },
-        parameters=[waiting.WAIT],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Run the code on the newest version of the user's project, and return the value.
 
         200 with the value, which may come from a cache: on the same version, code that does not use
         the time always returns the same value, and code that uses `today` returns the same value
-        all day. 422 with the outcome and the error if the code failed or hit a limit; 503 if the
+        all day. A request repeated with its `Idempotency-Key` gets the same run, even if its code
+        failed. 422 with the outcome and the error if the code failed or hit a limit; 503 if the
         server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
@@ -217,11 +212,11 @@ class Query(UserScopedView):
         user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & data.keys() else ASKED)
         snapshot, _ = known_state(user, data)
         code, instant = data["code"], instant_asked(user, data)
-        answered = queries.ask(snapshot, code, instant)
-        if answered.cached:
+        if (earlier := queries.find_cached(snapshot, code, instant)) is not None:
             same = {"cached": True, "as_of": snapshot.to_json(), "instant": instant}
-            return Response({**AnswerSerializer(answered.run).data, **same})
-        run = wait_for(answered.run, limit)
-        if run.status != RunStatus.DONE:
-            return under_way(run)
-        return done(run, AnswerSerializer(run).data)
+            return Response({**AnswerSerializer(earlier).data, **same})
+
+        def queue() -> Run:
+            return queries.queue(snapshot, code, instant)
+
+        return answer_run(self, user, queue, AnswerSerializer, limit)

@@ -247,6 +247,20 @@ def test_a_failure_is_no_answer(answered: Ask) -> None:
     assert answered("1 / 0")["cached"] is False
 
 
+@pytest.mark.parametrize("code", ["1 / 0", "now.isoformat()"])
+def test_a_query_repeated_with_its_key_is_not_run_again(
+    api: APIClient, ask: Ask, work: Callable[[], None], code: str
+) -> None:
+    """The rest of the client's wait: neither a failure nor a value of the time is cached."""
+    first = api.post(f"{URL}?wait=0", {"code": code}, HTTP_IDEMPOTENCY_KEY="k")
+    work()
+    again = api.post(f"{URL}?wait=0", {"code": code}, HTTP_IDEMPOTENCY_KEY="k")
+
+    assert (first.status_code, again.status_code) == (202, 422 if code == "1 / 0" else 200)
+    assert str(again.data["id"]) == str(first.data["id"])
+    assert Run.objects.filter(kind="query").count() == 1
+
+
 def test_an_error_names_the_users_own_line(ask: Ask) -> None:
     error = ask("a = 1\nb = 0\na / b")["error"]
 

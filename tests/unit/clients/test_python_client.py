@@ -38,7 +38,7 @@ EXAMPLES: Mapping[str, Any] = json.loads(
 OWN = {"cursor", "page", "Idempotency-Key"}
 # Operations that wait for their end by themselves: by `wait` at first, and then by polling.
 WAITS_ITSELF = {"wait"}
-READ_BY_POST = ("/query", "/search", "/context")
+READ_BY_POST = ("/search", "/context")
 
 Answers = Callable[[httpx.Request], httpx.Response]
 

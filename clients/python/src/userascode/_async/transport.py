@@ -34,7 +34,8 @@ class AsyncTransport:
     ) -> Answer:
         """Send a request that starts a run; return its result, which the same request returns.
 
-        Raises StillRunning after `timeout` seconds.
+        The request has an `Idempotency-Key`, so that its repetition starts no other run. Raises
+        StillRunning after `timeout` seconds.
         """
         patience = self.patience if timeout is None else timeout
         deadline = time.monotonic() + patience

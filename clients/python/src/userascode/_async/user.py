@@ -81,9 +81,8 @@ class AsyncUser:
     ) -> models.Answer:
         """Run Python on the user's records; return its value with the evidence for it."""
         body = {"code": code, "as_of": as_of, "by": by, "at": at}
-        return await self._transport.finish(
-            ask(f"{self._path}query/", body), models.Answer, timeout
-        )
+        request = write("POST", f"{self._path}query/", body)
+        return await self._transport.finish(request, models.Answer, timeout)
 
     async def ask(
         self,

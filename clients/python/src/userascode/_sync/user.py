@@ -84,7 +84,8 @@ class User:
     ) -> models.Answer:
         """Run Python on the user's records; return its value with the evidence for it."""
         body = {"code": code, "as_of": as_of, "by": by, "at": at}
-        return self._transport.finish(ask(f"{self._path}query/", body), models.Answer, timeout)
+        request = write("POST", f"{self._path}query/", body)
+        return self._transport.finish(request, models.Answer, timeout)
 
     def ask(
         self,
