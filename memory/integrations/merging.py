@@ -198,11 +198,7 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
     named = {seq for one in statements if (seq := _named(one)) is not None}
     became = copies.became(row, cited | named)
     nameless = _nameless(merged, named)
-    keys = [one.idempotency_key for one in statements if one.idempotency_key is not None]
-    taken = {
-        one.idempotency_key: one
-        for one in LogEntry.objects.filter(user=user, idempotency_key__in=keys)
-    }
+    taken = entry_log.find_by_key(user, (one.idempotency_key for one in statements))
     drafts: list[entry_log.Draft] = []
     new: list[LogEntry] = []
     for entry in statements:
@@ -210,7 +206,7 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
         if earlier is not None:
             # An entry that is in both logs is not copied. A different entry with the same
-            # idempotency key is copied without the key.
+            # idempotency key is copied without the key, also if the earlier one was redacted.
             if entry_log.says_the_same(earlier, replace(draft, occurred_at=None)):
                 became[entry.seq] = earlier.seq
                 continue

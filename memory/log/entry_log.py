@@ -13,6 +13,7 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import F, Func, IntegerField, TextField
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from memory.kernel.canonical import canonical_json, exact_json, utf8_json
 from memory.kernel.database.timeouts import retry_deadlocks
@@ -23,6 +24,7 @@ from memory.kernel.work.hints import hint
 from memory.log import batching
 from memory.log.lanes import KINDS
 from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.redactions import Redaction
 from memory.project import RecordEntry
 from memory.project.names import DEFAULT_DOMAIN
 
@@ -110,8 +112,9 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
     """Append the drafts in order, all or nothing, and return one entry per draft.
 
     If a draft's idempotency key is already in the log, the existing entry is returned and nothing
-    is appended for that draft. Raises IdempotencyConflict if that entry differs from the draft, and
-    UserMerged if the user was merged into another one: a merged user's log accepts only redactions.
+    is appended for that draft; also if that entry was redacted. Raises IdempotencyConflict if an
+    entry that was not redacted differs from the draft, and UserMerged if the user was merged into
+    another one: a merged user's log accepts only redactions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(LOCK, [user.pk])
@@ -123,12 +126,12 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
             refuse_merged(MemoryUser.objects.get(pk=user.pk))
         now = timezone.now()
         given_time = max(now, last_given_time or now)
-        existing = _find_by_key(user, drafts)
+        existing = find_by_key(user, (draft.idempotency_key for draft in drafts))
         entries: list[LogEntry] = []
         new: list[LogEntry] = []
         for draft in drafts:
             if earlier := existing.get(draft.idempotency_key) if draft.idempotency_key else None:
-                if not says_the_same(earlier, draft):
+                if earlier.redacted_at is None and not says_the_same(earlier, draft):
                     raise IdempotencyConflict(str(draft.idempotency_key), earlier.seq)
                 entries.append(earlier)
                 continue
@@ -148,13 +151,33 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
     return entries
 
 
-def _find_by_key(user: MemoryUser, drafts: Sequence[Draft]) -> dict[str | None, LogEntry]:
-    """Map those of the drafts' idempotency keys that are already in the log to their entries."""
-    keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
-    if not keys:
+def find_by_key(user: MemoryUser, keys: Iterable[str | None]) -> dict[str | None, LogEntry]:
+    """Map those of these idempotency keys that were used before to their entries.
+
+    The entry may be redacted: its key is recognised by its hash.
+    """
+    given = {key for key in keys if key is not None}
+    if not given:
         return {}
-    entries = LogEntry.objects.filter(user=user, idempotency_key__in=keys)
-    return {entry.idempotency_key: entry for entry in entries}
+    entries = LogEntry.objects.filter(user=user, idempotency_key__in=given)
+    found = {entry.idempotency_key: entry for entry in entries}
+    hashes = {key_hash(user, key): key for key in given - found.keys()}
+    redactions = Redaction.objects.filter(user=user, keys__has_any_keys=list(hashes))
+    by_seq = {
+        seq: hashes[hashed]
+        for redacted in redactions.values_list("keys", flat=True)
+        for hashed, seq in redacted.items()
+        if hashed in hashes
+    }
+    if by_seq:
+        entries = LogEntry.objects.filter(user=user, seq__in=by_seq)
+        found |= {by_seq[entry.seq]: entry for entry in entries}
+    return found
+
+
+def key_hash(user: MemoryUser, key: str) -> str:
+    """Return what is kept of the idempotency key of a redacted entry, to recognise it again."""
+    return salted_hmac(f"memory.log.entry_log:{user.pk}", key, algorithm="sha256").hexdigest()
 
 
 def _store(

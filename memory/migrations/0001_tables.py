@@ -1120,6 +1120,7 @@ class Migration(migrations.Migration):
                         base_field=models.BigIntegerField(), size=None
                     ),
                 ),
+                ("keys", models.JSONField(default=dict)),
                 ("by", models.CharField(max_length=200)),
                 ("reason", models.TextField(blank=True, default="")),
                 ("created_at", models.DateTimeField()),

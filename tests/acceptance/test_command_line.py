@@ -155,6 +155,22 @@ def test_an_export_is_imported_once(run: Run, system: System, key: str, tmp_path
     )
 
 
+def test_an_import_brings_back_nothing_that_was_redacted(
+    run: Run, system: System, key: str, tmp_path: Path
+) -> None:
+    user = Client(system.base_url, key).user("cli-redacted")
+    export = tmp_path / "export.json"
+    export.write_text(json.dumps([CLAUDE]))
+    run("import", str(export), "--user", "cli-redacted")
+    user.entries.redact(1, reason="asked for")
+
+    again = run("import", str(export), "--user", "cli-redacted").output
+
+    assert "not taken over: 1 attachments, 1 blocks of type thinking, 1 redacted entries" in again
+    assert "added: 0, there before: 1, verified: 1" in again
+    assert [entry.content for entry in user.entries.list()][:2] == [None, "On Friday."]
+
+
 def test_an_error_is_one_line_with_the_fix(run: Run) -> None:
     failed = run("query", "nobody", "1", status=1)
 

@@ -244,6 +244,21 @@ def test_entry_with_one_key_in_both_logs_is_copied_once(user: MemoryUser, anon: 
     assert sound(user, anon)
 
 
+def test_entry_whose_key_was_redacted_is_copied_without_it(
+    user: MemoryUser, anon: MemoryUser, work: Callable[[], None]
+) -> None:
+    told(user, said("hello", idempotency_key="a"))
+    redaction.redact(user, [1], by="key:x", reason="")
+    work()
+    told(anon, said("hello", idempotency_key="a"))
+
+    merged(user, anon)
+
+    assert contents(user) == [None, None, "hello"]
+    assert LogEntry.objects.get(user=user, seq=3).idempotency_key is None
+    assert sound(user, anon)
+
+
 def test_merged_user_is_closed_and_names_the_other(user: MemoryUser, anon: MemoryUser) -> None:
     told(anon, said("hello"), typed("Oslo", key="oslo"))
     merging.merge(user, anon, by="key:x")

@@ -55,6 +55,22 @@ def test_redaction_reports_its_cascade_and_progress(
     assert of_log["data"]["entries"] == [1, 2]
 
 
+def test_a_redacted_entry_is_not_logged_again_under_its_key(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    message = {"kind": "message", "content": MARKER, "idempotency_key": "k"}
+    api.post(f"{USER}entries/", message)
+    api.delete(ENTRY)
+    work()
+
+    again = api.post(f"{USER}entries/", {"entries": [message, {**message, "idempotency_key": "l"}]})
+
+    [redacted, new] = again.data["entries"]
+    assert (redacted["seq"], redacted["content"], redacted["state"]) == (1, None, "dismissed")
+    assert redacted["redacted_at"] is not None
+    assert (new["seq"], new["content"]) == (3, MARKER)
+
+
 def test_requests_with_keys_are_forgotten_if_they_brought_it_and_remembered_if_not(
     api: APIClient, user: MemoryUser, work: Callable[[], None]
 ) -> None:

@@ -93,21 +93,26 @@ class Report:
 def import_items(user: User, items: Iterable[Item]) -> Iterator[Report]:
     """Append the entries of an export; yield the report after each request, and at the end.
 
-    An import that was interrupted is repeated: what is there already is not added again. At the
-    end, all entries are read from the log and compared. Raises NothingToImport or NotVerified.
+    An import that was interrupted is repeated: what is there already is not added again, and what
+    was redacted since is left out. At the end, all entries are read from the log and compared.
+    Raises NothingToImport or NotVerified.
     """
     report = Report()
     expected: dict[str, bytes] = {}
     newest = user.details().entries.total
     for batch in _batches(report.count(items)):
-        expected |= {entry["idempotency_key"]: _digest(entry["content"]) for entry in batch}
-        for seq in {entry.seq for entry in user.add(*batch).entries}:
-            report.added += seq > newest
-            report.known += seq <= newest
+        for entry, logged in zip(batch, user.add(*batch).entries, strict=True):
+            key = entry["idempotency_key"]
+            if logged.redacted_at is not None:
+                report.skipped["redacted entries"] += 1
+            elif key not in expected:
+                expected[key] = _digest(entry["content"])
+                report.added += logged.seq > newest
+                report.known += logged.seq <= newest
         yield report
-    for entry in user.entries.list(page_size=PAGE):
-        key = entry.idempotency_key or ""
-        if key in expected and expected[key] == _digest(entry.content):
+    for logged in user.entries.list(page_size=PAGE):
+        key = logged.idempotency_key or ""
+        if key in expected and expected[key] == _digest(logged.content):
             del expected[key]
             report.verified += 1
     if expected:
