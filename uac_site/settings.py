@@ -299,7 +299,9 @@ ACCOUNT_EMAIL_NOTIFICATIONS = False
 ACCOUNT_EMAIL_VERIFICATION = SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
-ACCOUNT_SESSION_REMEMBER = True
+# The browser keeps the cookie until it is closed, longer than the session lasts: so what was sent
+# too late is kept for whoever sent it (`uac_site.interrupted`).
+ACCOUNT_SESSION_REMEMBER = False
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
 ACCOUNT_UNIQUE_EMAIL = False
 MFA_ADAPTER = "uac_site.sign_in.adapters.FactorAdapter"

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from django.db import models
-from django.db.models import Count, QuerySet, Value
+from django.db.models import Count, F, QuerySet, Value
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory.admin import overview
@@ -25,6 +26,7 @@ from memory.alerts.models.alerts import (
     PausedConstraint,
     Severity,
 )
+from memory.alerts.models.webhooks import WebhookEndpoint
 from memory.kernel.admin.display import ago, counted, duration, inline, sandbox_badge
 from memory.kernel.admin.hosts import state_of
 from memory.kernel.admin.links import link, link_to_list, list_url
@@ -208,7 +210,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     counts = overview.live_alerts(rows_for(request, Alert)) if may_see(request, Alert) else {}
     open_ = {severity: counts.get((severity, AlertState.OPEN), 0) for severity in Severity}
     hindered = _hindered(request)
-    failing = _failing(hindered)
+    failing = list(_failing(hindered))
     is_bad = server or failing or open_[Severity.CRITICAL]
     sees_all = may_see(request, Alert) and may_see(request, Alarm) and may_see(request, Lane)
     worst = list(_worst_of(request)) if counts else []
@@ -230,6 +232,8 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
             if number
         ],
         "worst": [_worst(alert, now) for alert in worst],
+        "more": max(sum(open_.values()) - len(worst), 0),
+        "more_url": list_url(Alert, state__exact=AlertState.OPEN),
         "may_acknowledge": request.user.has_perm("memory.change_alert"),
         "alerts": _live(counts),
     }
@@ -240,8 +244,9 @@ def _worst_of(request: HttpRequest) -> QuerySet[Alert]:
     rows = rows_for(request, Alert).filter(duplicate_of=None)
     kept = kept_rows(request)
     rows = rows.filter(state=AlertState.OPEN) if kept is None else rows.filter(pk__in=kept)
-    by_urgency = rows.order_by(BY_STATE, BY_SEVERITY, "-opened_at")  # as in the index
-    return by_urgency.select_related("user")[:MAX_WORST]
+    escalating_first = F("escalate_at").asc(nulls_last=True)
+    by_urgency = rows.order_by(BY_STATE, BY_SEVERITY, escalating_first, "-opened_at")
+    return by_urgency.select_related("user__workspace")[:MAX_WORST]
 
 
 def _worst(alert: Alert, now: datetime.datetime) -> Mapping[str, Any]:
@@ -258,13 +263,16 @@ def _worst(alert: Alert, now: datetime.datetime) -> Mapping[str, Any]:
 
 
 def _hindered(request: HttpRequest) -> Mapping[str, int]:
-    """Count the lanes whose model keeps failing, the pauses and the paused constraints."""
+    """Count the lanes whose model keeps failing, the pauses, and the endpoints that fail."""
     rows = {
         "failing": rows_for(request, Lane)
         .filter(name=LaneName.STRUCTURE, due_at__isnull=False)
         .exclude(last_error=""),
         "pause": rows_for(request, Pause).filter(resumed_at=None),
         "paused constraint": rows_for(request, PausedConstraint).filter(resumed_at=None),
+        "endpoint": rows_for(request, WebhookEndpoint)
+        .filter(enabled=True)
+        .exclude(failing_since=None),
     }
     first, *others = (
         chosen.order_by().annotate(what=Value(what)).values_list("what").annotate(n=Count("*"))
@@ -273,13 +281,21 @@ def _hindered(request: HttpRequest) -> Mapping[str, int]:
     return dict(first.union(*others, all=True))
 
 
-def _failing(counts: Mapping[str, int]) -> SafeString | str:
-    """Return how many people's messages are not understood because their model keeps failing."""
+def _failing(counts: Mapping[str, int]) -> Iterator[SafeString]:
+    """Yield what outside this server keeps failing, and what comes of it."""
     if number := counts.get("failing"):
-        return link_to_list(
+        users = link_to_list(
             Lane, counted(number, "user"), name__exact=LaneName.STRUCTURE, failing="yes"
         )
-    return ""
+        yield format_html(
+            "The language model fails for {}: what they say is not understood until it succeeds.",
+            users,
+        )
+    if number := counts.get("endpoint"):
+        endpoints = link_to_list(
+            WebhookEndpoint, counted(number, "webhook endpoint"), failing="yes"
+        )
+        yield format_html("Calls fail to {}: its messages wait until one succeeds.", endpoints)
 
 
 def _paused(counts: Mapping[str, int]) -> Sequence[SafeString]:

@@ -69,7 +69,9 @@ def _find_results(request: HttpRequest, query: str) -> Iterator[Mapping[str, Any
         matching, _ = screen.get_search_results(request, everything, query)
         # The search may join other tables, which would repeat rows.
         rows = everything.filter(pk__in=matching.order_by().values("pk"))
-        matches = list(rows.order_by(*screen.ordering)[: MAX_FOUND + 1])
+        related = "workspace" if model is MemoryUser else "user__workspace"
+        rows = rows.select_related(related).order_by(*screen.ordering)
+        matches = list(rows[: MAX_FOUND + 1])
         if matches:
             shown = model._default_manager.filter(pk__in=[row.pk for row in matches[:MAX_FOUND]])
             audit.note(request.user, AuditKind.VIEW, audit.subject_of(shown), "search")

@@ -29,11 +29,13 @@ class Tested:
 def tested(version: WorkspaceConstraintVersion) -> Tested:
     """Return whether a version may be approved, judging by its backtest."""
     backtest = version.backtests.filter(source_hash=version.source_hash).first()
-    if backtest is not None and backtest.state == BacktestState.FINISHED:
-        return Tested(True, conclusion(backtest), backtest)
     with_project = MemoryUser.objects.filter(
         workspace=version.constraint.workspace_id, head__isnull=False
     )
+    if backtest is not None and backtest.state == BacktestState.FINISHED:
+        more = with_project.count() - count_users(backtest)["looked_at"]
+        since = f" Since then, {more:,} more users have got a project." if more > 0 else ""
+        return Tested(True, f"{conclusion(backtest)}{since}", backtest)
     if not with_project.exists():
         nobody = "There are no users to backtest on: no user in the workspace has a project."
         return Tested(True, nobody, backtest)

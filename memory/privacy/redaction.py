@@ -10,6 +10,7 @@ removes all derived copies (`memory.privacy.forgetting`).
 
 import datetime
 from collections.abc import Collection, Iterable
+from itertools import chain
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -145,6 +146,20 @@ def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
         newest = set(derived.values_list("seq", flat=True)) - reached
         reached |= newest
     return sorted(reached)
+
+
+def sources(user: MemoryUser, seqs: Collection[int]) -> list[int]:
+    """Return the numbers of the other entries that these were derived from, in ascending order.
+
+    They may say the same, and a redaction of these leaves them.
+    """
+    reached, newest = set(seqs), set(seqs)
+    while newest:
+        rows = LogEntry.objects.filter(user=user, seq__in=newest)
+        newest = set(chain(*rows.values_list("derived_from", flat=True))) - reached
+        reached |= newest
+    rows = LogEntry.objects.filter(user=user, seq__in=reached - set(seqs), redacted_at=None)
+    return sorted(rows.values_list("seq", flat=True))
 
 
 def waiting() -> QuerySet[Redaction]:

@@ -4,10 +4,12 @@
 """
 
 import re
+import time
 from typing import Any
 
+import psycopg
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from deploy.embedded.system import System
 from tests.browser import PASSWORD, STAFF, create_maya, follow, text_in, visitor
@@ -535,11 +537,15 @@ def test_on_paper_there_are_no_forms_and_all_details_are_open(page: Page) -> Non
 
 
 def test_an_act_after_the_end_of_the_session_is_offered_after_the_login(
-    page: Page, loaded: Person
+    page: Page, loaded: Person, system: System
 ) -> None:
     page.goto("/admin/memory/alert/")
     follow(page.get_by_role("link", name=MESSAGE))
-    page.context.clear_cookies(name="sessionid")
+    # The browser still has the cookie of a session that has ended.
+    [cookie] = [one for one in page.context.cookies() if one.get("name") == "sessionid"]
+    assert cookie.get("expires") == -1
+    with psycopg.connect(system.services.postgres.owner_url) as database:
+        database.execute("UPDATE django_session SET expire_date = now() - interval '1 minute'")
     follow(page.get_by_role("button", name="Acknowledge"))
     expect(page.get_by_text("your session has ended")).to_be_visible()
     page.get_by_label("Username").fill(STAFF)
@@ -550,6 +556,29 @@ def test_an_act_after_the_end_of_the_session_is_offered_after_the_login(
 
     expect(page.locator(".messagelist")).to_contain_text("1 alert acknowledged.")
     assert [alert["message"] for alert in loaded.alerts("acknowledged")] == [MESSAGE]
+
+
+def delay(route: Route) -> None:
+    time.sleep(0.5)
+    route.continue_()
+
+
+def test_keys_wait_for_the_alert_and_escape_closes_a_menu(page: Page, loaded: Person) -> None:
+    page.set_viewport_size({"width": 1600, "height": 900})
+    page.goto("/admin/memory/alert/")
+    chosen = page.get_by_role("complementary", name="The chosen alert")
+    row = page.get_by_role("row").filter(has_text=MESSAGE)
+    # The page of the alert is slower than the keys.
+    page.route("**/alert/*/change/**", delay)
+    page.keyboard.press("j")
+    page.keyboard.press("a")
+
+    expect(row.locator(".field-standing")).to_have_text(re.compile("acknowledged"))
+    page.keyboard.press("n")
+    note = chosen.get_by_label("Note")
+    expect(note).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(note).to_be_hidden()
 
 
 def test_alerts_are_sorted_out_by_keys_beside_the_list(page: Page, loaded: Person) -> None:

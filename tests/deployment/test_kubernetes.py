@@ -59,7 +59,7 @@ def _documents(file: Path) -> list[dict[str, Any]]:
 
 def test_manifests_are_valid(rendered: Path, tools: Path) -> None:
     for version in (*KUBERNETES, ""):
-        command = [tools / "kubernetes-validate", "--strict", "--quiet", rendered]
+        command = [str(tools / "kubernetes-validate"), "--strict", "--quiet", str(rendered)]
         if version:
             command[1:1] = ["--kubernetes-version", version]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -70,14 +70,14 @@ def test_invalid_manifest_is_found(rendered: Path, tools: Path, tmp_path: Path) 
     """The test above can fail."""
     file = tmp_path / "rendered.yaml"
     file.write_text(rendered.read_text().replace("restartPolicy", "restartPolitely"))
-    command = [tools / "kubernetes-validate", "--strict", "--quiet", file]
+    command = [str(tools / "kubernetes-validate"), "--strict", "--quiet", str(file)]
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0
 
 
 def test_linter_has_nothing_to_say(rendered: Path, tools: Path) -> None:
     skipped = ",".join(LEFT_OUT)
-    command = [tools / "checkov", "--framework", "kubernetes", "--output", "json", "--compact"]
-    command += ["--skip-check", skipped, "--file", rendered]
+    command = [str(tools / "checkov"), "--framework", "kubernetes", "--output", "json", "--compact"]
+    command += ["--skip-check", skipped, "--file", str(rendered)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
 

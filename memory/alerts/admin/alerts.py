@@ -491,7 +491,7 @@ def _ask_about(
     request: HttpRequest, chosen: QuerySet[Alert], action: str, verb: str
 ) -> TemplateResponse | None:
     """Return a page that lists the alerts, or None if there are too many of them."""
-    rows = list(chosen.select_related("user")[: MAX_LISTED + 1])
+    rows = list(chosen.select_related("user__workspace")[: MAX_LISTED + 1])
     if len(rows) > MAX_LISTED:
         messages.error(request, f"Nothing was done: select at most {MAX_LISTED} alerts.")
         return None

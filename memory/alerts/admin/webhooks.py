@@ -34,6 +34,7 @@ from memory.kernel.admin.display import (
     pretty,
     shortened,
 )
+from memory.kernel.admin.filters import presence_filter
 from memory.kernel.admin.links import link, link_to_list
 from memory.kernel.outgoing.destinations import AddressRefused
 from memory.kernel.staff import access
@@ -93,7 +94,11 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     form = EndpointForm
     list_display = ["address", "workspace", "standing", "waiting", "lost", "description"]
-    list_filter = ["enabled", "workspace"]
+    list_filter = [
+        "enabled",
+        presence_filter("failing", "failing_since", filled="fail", empty="do not fail"),
+        "workspace",
+    ]
     list_select_related = ["workspace"]
     search_fields = ["url", "description", "workspace__name"]
     search_help_text = "Search by URL, description or workspace."

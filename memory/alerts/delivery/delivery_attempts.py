@@ -168,9 +168,9 @@ def pending() -> QuerySet[Delivery]:
 
 
 def sendable() -> QuerySet[Delivery]:
-    """Select the messages, for any endpoint, that may be sent now."""
+    """Select the messages that wait for a worker alone: their endpoints are not failing."""
     now = timezone.now()
-    endpoints = _open(WebhookEndpoint.objects.all(), now)
+    endpoints = _open(WebhookEndpoint.objects.filter(failing_since=None), now)
     return _deliverable(now).filter(endpoint__in=endpoints)
 
 

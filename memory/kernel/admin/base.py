@@ -70,6 +70,10 @@ class LabelledSplitDateTime(AdminSplitDateTime):
             part.attrs["aria-label"] = label
 
 
+# The large column with the name of the user that a row belongs to.
+_NAMES = "user__metadata"
+
+
 class MemoryAdmin(admin.ModelAdmin[Row]):
     """An admin screen for one model's rows.
 
@@ -116,17 +120,20 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         related = self.get_list_select_related(request) or ()
         columns = large_columns(self.model, *related)
         rows = access.seen_by(request.user, super().get_queryset(request))
-        return rows.defer(*(name for name in columns if name not in self.large))
+        return rows.defer(*(name for name in columns if name not in (*self.large, _NAMES)))
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Row | None:
         """Return a row with its large columns, which its page shows."""
         column: Any = self.opts.get_field(from_field) if from_field else self.opts.pk
-        columns = large_columns(self.model, *(self.get_list_select_related(request) or ()))
-        of_related_rows = {name for name in columns if "__" in name}
+        related = self.get_list_select_related(request) or ()
+        columns = large_columns(self.model, *related)
+        of_related_rows = {name for name in columns if "__" in name} - {_NAMES}
         unused = of_related_rows.difference(self.large_of_related)
         rows = self.get_queryset(request).defer(None).defer(*unused)
+        if any(field.name == "user" for field in self.opts.concrete_fields):
+            rows = rows.select_related("user__workspace")
         try:
             return rows.get(**{column.name: column.to_python(object_id)})
         except (ObjectDoesNotExist, ValidationError, ValueError):
@@ -189,7 +196,12 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         """Add the rows that a list links to."""
         chosen = super().get_list_select_related(request)
         fields = {field.name for field in self.opts.concrete_fields if field.is_relation}
-        linked = [name for name in self.list_display if name in fields]
+        # A user is shown by name, which the workspace says where to find.
+        linked = [
+            "user__workspace" if name == "user" else name
+            for name in self.list_display
+            if name in fields
+        ]
         return [*chosen, *linked] if isinstance(chosen, list | tuple) else linked or chosen
 
     def get_readonly_fields(self, request: HttpRequest, obj: Row | None = None) -> Any:

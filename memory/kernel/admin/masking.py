@@ -12,12 +12,14 @@ Functions that show a row within another's page use `content` for what they quot
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from django.db.models import Model
 from django.utils.safestring import SafeString
 
 from memory.kernel.models.privacy import masked_columns
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import shortened
 
 HIDDEN = "(hidden)"
 
@@ -47,9 +49,23 @@ def content(shown: SafeString | str) -> SafeString | str:
 def name_of(row: Model) -> str:
     """Return a row's name, or its kind and key if the name may reveal hidden content.
 
-    A user's identity isn't content.
+    A user's id isn't content; the name before it is.
     """
-    is_ours = row._meta.app_label == "memory" and not isinstance(row, MemoryUser)
-    if is_hidden() and is_ours and masked_columns(type(row)):
+    if isinstance(row, MemoryUser):
+        called = "" if is_hidden() else person_name(row)
+        return f"{called} · {row}" if called else str(row)
+    if is_hidden() and row._meta.app_label == "memory" and masked_columns(type(row)):
         return f"{row._meta.verbose_name} {str(row.pk)[:8]}"
     return str(row)
+
+
+def person_name(user: MemoryUser) -> str:
+    """Return a person's name, from the metadata field that the workspace has chosen, or "".
+
+    Nothing is read for it: it is "" unless the row was read with its workspace and metadata.
+    """
+    workspace: Any = MemoryUser._meta.get_field("workspace")
+    if not workspace.is_cached(user) or "metadata" in user.get_deferred_fields():
+        return ""
+    value = user.metadata.get(user.workspace.name_field) if isinstance(user.metadata, dict) else ""
+    return shortened(value, 100) if isinstance(value, str) else ""

@@ -45,7 +45,9 @@ def redact_chosen(
     request: HttpRequest, chosen: QuerySet[LogEntry], action: str
 ) -> TemplateResponse | None:
     """Show what the redaction will remove and ask for a reason; once confirmed, redact."""
-    entries = list(chosen.select_related("user").order_by("user_id", "seq")[: MAX_CHOSEN + 1])
+    entries = list(
+        chosen.select_related("user__workspace").order_by("user_id", "seq")[: MAX_CHOSEN + 1]
+    )
     if len(entries) > MAX_CHOSEN:
         messages.error(request, f"Nothing was done: select at most {MAX_CHOSEN} entries.")
         return None
@@ -86,6 +88,7 @@ def _question(request: HttpRequest, entries: list[LogEntry], action: str) -> Tem
 
 def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
     whole = redaction.closure(user, seqs)
+    sources = redaction.sources(user, whole)
     traces = forgetting.find(user, whole)
     records = [
         format_html(
@@ -99,6 +102,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
         "user": link(user),
         "entries": links_to_entries(user, seqs),
         "derived": links_to_entries(user, set(whole) - set(seqs)),
+        "sources": links_to_entries(user, sources) if sources else "",
         "records": content(first_lines(records, _LISTED)),
         "constraints": content(lines(inline(name) for name in sorted(traces.head_constraints))),
         "versions": len(traces.versions),

@@ -8,6 +8,7 @@
     const rows = () => [...document.querySelectorAll('#result_list tbody tr')];
     const link = row => row.querySelector('.field-headline a');
     let chosen = -1;
+    let sent = null;
 
     // -- The chosen alert, beside the list --------------------------------------------------------
 
@@ -50,7 +51,7 @@
         chosen = Math.max(0, Math.min(index, all.length - 1));
         all[chosen].classList.add('chosen');
         link(all[chosen]).focus();
-        show(all[chosen]);
+        return show(all[chosen]);
     }
 
     document.addEventListener('click', event => {
@@ -66,14 +67,16 @@
         const {form, submitter} = {form: event.target, submitter: event.submitter};
         const body = new URLSearchParams(new FormData(form, submitter));
         const to = submitter?.getAttribute('formaction') || form.getAttribute('action') || form.baseURI;
-        fetch(to, {method: 'POST', body}).then(swap);
+        sent = fetch(to, {method: 'POST', body}).then(swap);
     });
 
     // -- Keys -------------------------------------------------------------------------------------
 
     const scope = () => inbox && !inbox.hidden ? inbox : document.querySelector('.object-tools');
     function press(action) {
+        sent = null;
         scope()?.querySelector(`button[value="${action}"]:enabled`)?.click();
+        return sent;
     }
     function unfold(action, field) {
         const menu = scope()?.querySelector(`.menu:has(button[value="${action}"]:enabled) details`);
@@ -94,11 +97,24 @@
         n: () => unfold('add_note', 'input[name=note]'),
         '?': () => { const help = document.querySelector('details.keys'); help.open = !help.open; },
     };
+    const isTyping = () => document.activeElement?.closest('textarea, select, input:not([type=checkbox]), .editor');
+    // Keys act one after the other: each waits until the alert of the one before it is shown.
+    let acting = Promise.resolve();
     document.addEventListener('keydown', event => {
-        const typing = event.target.closest('textarea, select, input:not([type=checkbox]), .editor');
-        if (!typing && keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        if (event.key === 'Escape') {
+            const menu = event.target.closest('.menu details[open]');
+            if (menu) {
+                menu.open = false;
+                menu.querySelector('summary').focus();
+            }
+            return;
+        }
+        const key = keys[event.key];
+        if (key && !isTyping() && !event.ctrlKey && !event.metaKey && !event.altKey) {
             event.preventDefault();
-            keys[event.key]();
+            acting = acting.then(() => isTyping() ? null : key()).catch(() => {
+                inbox?.replaceChildren('The server did not answer: reload the page, and look what was done.');
+            });
         }
     });
 

@@ -44,7 +44,6 @@ from memory.kernel.admin.display import (
     counted,
     inline,
     lines,
-    shortened,
     visible,
     visible_json,
 )
@@ -219,13 +218,13 @@ class MemoryUserAdmin(UserPages):
         )
 
     def subtitle_of(self, user: MemoryUser) -> str:
-        name = "" if masking.is_hidden() else _name_of(user)
+        name = "" if masking.is_hidden() else masking.person_name(user)
         return f"{super().subtitle_of(user)}: {name}" if name else super().subtitle_of(user)
 
     @content_column("name")
     def called(self, user: MemoryUser) -> str:
         """Show the name from the metadata field that the workspace has chosen."""
-        name = _name_of(user)
+        name = masking.person_name(user)
         return inline(name) if name else NOTHING
 
     @plain_column("live alerts", "live_alerts")
@@ -349,12 +348,6 @@ class MemoryUserAdmin(UserPages):
             messages.warning(request, f"The language model's work is stopped: {reason}")
         if left:
             messages.warning(request, f"{counted(left, 'user')} skipped: nothing is pending.")
-
-
-def _name_of(user: MemoryUser) -> str:
-    field, metadata = user.workspace.name_field, user.metadata
-    value = metadata.get(field) if field and isinstance(metadata, dict) else None
-    return shortened(value, 100) if isinstance(value, str) else ""
 
 
 def _waiting_lanes() -> QuerySet[Lane]:

@@ -16,8 +16,10 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from memory.admin.home import MAX_WORST
 from memory.admin.overview import PERIODS, RUN_ENDINGS
 from memory.alerts.models.alerts import Alert, AlertState, Severity
+from memory.alerts.models.webhooks import WebhookEndpoint
 from memory.kernel import pauses
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm, Heartbeat
@@ -441,6 +443,57 @@ def test_worst_alerts_come_first(admin_client: Client, rows: Rows) -> None:
     assert home(admin_client)["open"] == []
 
 
+def test_alerts_that_escalate_first_come_first_and_the_rest_is_counted(
+    admin_client: Client, rows: Rows
+) -> None:
+    alert = rows[Alert]
+    Alert.objects.filter(pk=alert.pk).update(
+        severity=Severity.CRITICAL, escalate_at=timezone.now() + hours(1)
+    )
+    for number in range(MAX_WORST):
+        others = Alert.objects.get(pk=alert.pk)
+        others.pk, others.fingerprint = uuid.uuid4(), f"{number:064}"
+        others.opened_at, others.escalate_at = timezone.now(), timezone.now() + hours(2)
+        others.save()
+
+    found = home(admin_client)
+
+    assert found["worst"][0]["key"] == alert.pk
+    assert (len(found["worst"]), found["more"]) == (MAX_WORST, 1)
+    assert len(admin_client.get(found["more_url"]).context["cl"].result_list) == MAX_WORST + 1
+
+
+def test_an_endpoint_that_fails_shows_from_the_first_failure(
+    admin_client: Client, rows: Rows
+) -> None:
+    endpoint = rows[WebhookEndpoint]
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
+        enabled=True, failing_since=timezone.now()
+    )
+
+    found = home(admin_client)
+
+    assert found["tone"] == "bad"
+    url = re.search(r'href="([^"]*)"', " ".join(found["failing"]))
+    assert url is not None
+    listed = admin_client.get(html.unescape(url[1])).context["cl"].queryset
+    assert [one.pk for one in listed] == [endpoint.pk]
+
+
+def test_people_are_named_where_staff_act_on_their_alerts(
+    admin_client: Client, staff: Callable[..., Client], rows: Rows
+) -> None:
+    user, alert = rows[MemoryUser], rows[Alert]
+    Workspace.objects.filter(pk=user.workspace_id).update(name_field="name")
+    MemoryUser.objects.filter(pk=user.pk).update(metadata={"name": "Ada Lovelace"})
+    Alert.objects.filter(pk=alert.pk).update(state=AlertState.OPEN)
+    masked = staff("view_alert", "view_memoryuser")
+
+    for address in ("/admin/", list_url(Alert), page_url(alert), f"/admin/search/?q={user}"):
+        assert "Ada Lovelace · ada" in shown(admin_client.get(address)), address
+        assert "Ada Lovelace" not in shown(masked.get(address)), address
+
+
 def test_page_is_not_green_where_problems_are_hidden(
     staff: Callable[..., Client],
 ) -> None:
@@ -457,7 +510,7 @@ def test_a_model_that_fails_shows_from_the_first_failure(
 
     found = home(admin_client)
     assert found["tone"] == "bad"
-    url = re.search(r'href="([^"]*)"', found["failing"])
+    url = re.search(r'href="([^"]*)"', " ".join(found["failing"]))
     assert url is not None
     listed = admin_client.get(html.unescape(url[1])).context["cl"].queryset
     assert [one.pk for one in listed] == [lane.pk]

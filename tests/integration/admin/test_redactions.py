@@ -31,6 +31,16 @@ def test_cascade_is_shown_before_the_redaction(admin_client: Client, rows: Rows)
     assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
 
 
+def test_entries_that_a_redaction_leaves_though_they_may_say_the_same_are_named(
+    admin_client: Client, rows: Rows
+) -> None:
+    message = rows[LogEntry]
+    fact = LogEntry.objects.get(user=message.user, derived_from__contains=[message.seq])
+
+    assert f"Not redacted: #{message.seq}" in shown(act(admin_client, "redact", fact))
+    assert "Not redacted" not in shown(act(admin_client, "redact", message))
+
+
 def test_redaction_needs_confirmation_and_reason(admin_client: Client, rows: Rows) -> None:
     entry = rows[LogEntry]
     Redaction.objects.all().delete()
