@@ -148,7 +148,7 @@ def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     return sorted(reached)
 
 
-def sources(user: MemoryUser, seqs: Collection[int]) -> list[int]:
+def find_sources(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Return the numbers of the other entries that these were derived from, in ascending order.
 
     They may say the same, and a redaction of these leaves them.

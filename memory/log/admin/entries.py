@@ -162,7 +162,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @content_column("content")
     def says(self, entry: LogEntry) -> str:
-        return inline(summary(entry))
+        return inline(summary(entry) or str(entry.get_kind_display()))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return LogChangeList

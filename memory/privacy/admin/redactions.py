@@ -88,7 +88,7 @@ def _question(request: HttpRequest, entries: list[LogEntry], action: str) -> Tem
 
 def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
     whole = redaction.closure(user, seqs)
-    sources = redaction.sources(user, whole)
+    sources = redaction.find_sources(user, whole)
     traces = forgetting.find(user, whole)
     records = [
         format_html(

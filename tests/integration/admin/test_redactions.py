@@ -1,5 +1,7 @@
 """Staff redact entries: they see what else is affected, give a reason, and are audited."""
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -62,6 +64,9 @@ def test_redaction_needs_confirmation_and_reason(admin_client: Client, rows: Row
     assert "asked for by mail" in page
     assert "waiting" in page
     assert "Content: (redacted)" in shown(admin_client.get(page_url(entry)))
+    # The redaction's own entry has no content: its link says what it is.
+    listed = text_of(admin_client.get(list_url(LogEntry)))
+    assert re.search(rf"{page_url(told)}[^>]*>(<[^>]*>)*redaction", listed)
 
 
 def test_there_is_a_way_back(admin_client: Client, rows: Rows) -> None:
