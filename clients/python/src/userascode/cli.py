@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 from rich.console import Console
@@ -20,12 +21,16 @@ from userascode._sync.user import User
 from userascode.base import Model
 from userascode.entries import fact, message, record
 from userascode.errors import UserAsCodeError
+from userascode.hooks import HOSTS, respond
 from userascode.imports.formats import Skipped, items_of
 from userascode.imports.reading import names_of, values_of
 from userascode.imports.running import Report, import_items
 
 if TYPE_CHECKING:
     from userascode.params import NewRecordEntry, NewTextEntry
+
+# How long a hook tries to reach the server: an agent waits for it.
+HOOK_SECONDS = 5.0
 
 
 class _Group(click.Group):
@@ -60,6 +65,14 @@ class _Session:
         """Return a client of the server that the options, the environment or a login name."""
         stored = login.load()
         return Client(self.url or stored.get("url"), self.key or stored.get("key"))
+
+    def address(self) -> tuple[str, str]:
+        """Return the server's address and the key; raises ClickException if one is missing."""
+        stored = login.load()
+        url, key = self.url or stored.get("url"), self.key or stored.get("key")
+        if not url or not key:
+            raise click.ClickException("Log in first: userascode login.")
+        return url, key
 
     def user(self, user_id: str) -> User:
         """Return a user of that server."""
@@ -372,3 +385,40 @@ def _described(report: Report, prices: tuple[float, float]) -> str:
 
 def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{number} {name}" for name, number in sorted(counter.items()))
+
+
+@main.command("mcp")
+@click.option("--user", "user_id", help="Limit the tools to this user; they then take no user_id.")
+@click.option(
+    "--mcp-url", envvar="UAC_MCP_URL", help="Address of the MCP process, if it has one of its own."
+)
+@session
+def serve_mcp(here: _Session, user_id: str | None, mcp_url: str | None) -> None:
+    """Serve MCP on standard input and output, for an agent on this machine."""
+    try:
+        import anyio
+
+        from userascode import mcp_proxy
+    except ImportError as error:
+        raise click.ClickException(f"{error}: install userascode[mcp].") from error
+    url, key = here.address()
+    path = "" if user_id is None else f"/users/{quote(user_id, safe='')}"
+    anyio.run(mcp_proxy.serve, f"{(mcp_url or url).rstrip('/')}{path}/mcp", key)
+
+
+@main.command("hook")
+@click.argument("host", type=click.Choice(list(HOSTS)))
+@click.option("--user", "user_id", required=True, help="Whose memory the agent has.")
+@session
+def run_hook(here: _Session, host: str, user_id: str) -> None:
+    """Answer a hook of a coding agent, whose JSON is on standard input."""
+    try:
+        url, key = here.address()
+        with Client(url, key, timeout=HOOK_SECONDS) as client:
+            output = respond(client.user(user_id), HOSTS[host], json.load(sys.stdin))
+    except (UserAsCodeError, click.ClickException, ValueError) as error:
+        # The agent goes on without its memory.
+        click.echo(f"userascode: {error}", err=True)
+        return
+    if output:
+        click.echo(json.dumps(output))
