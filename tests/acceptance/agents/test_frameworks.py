@@ -52,6 +52,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "pydantic_ai": Framework("Pydantic AI", "pydantic-ai", ("pydantic-ai-slim[openai]",)),
     "openai_agents": Framework("OpenAI Agents SDK", "openai-agents"),
     "llama_index": Framework("LlamaIndex", "llama-index", ("llama-index-llms-openai",)),
+    "crewai": Framework("CrewAI", "crewai"),
     "claude": Framework("Claude", "claude"),
     "google_adk": Framework("Google ADK", "google-adk"),
 }
@@ -114,6 +115,8 @@ def converse(
             "ANTHROPIC_API_KEY": KEY,
             "GOOGLE_GEMINI_BASE_URL": model.url,
             "GOOGLE_API_KEY": KEY,
+            "CREWAI_DISABLE_TELEMETRY": "true",
+            "CREWAI_TRACING_ENABLED": "false",
             "MODEL": "gpt-4o-mini",  # a name that all frameworks know
             **environment(),
             **variables,
