@@ -16,9 +16,10 @@ from memory.log.models.entries import EntryKind, LogEntry
 from memory.recall.search import segments, vectors
 from memory.recall.search.documents import NUMBERS, CorpusName, documents_of
 from memory.recall.search.embeddings.interface import Embedder
+from memory.recall.search.followups import Question
 from memory.recall.search.ranking import fuse, prefer_own, rank
 from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
-from memory.recall.search.words import identity, terms
+from memory.recall.search.words import identity
 
 TEXT = Path(__file__).with_suffix(".txt")
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -69,7 +70,7 @@ def find_answers(person: Person, questions: Sequence[str], model: Embedder | Non
     return [
         seq in _best(segment, question, model, made)
         for seq, question in enumerate(questions, 1)
-        if not said[seq] & {identity(term) for term in terms(question)}
+        if not said[seq] & {identity(term) for term in Question(question).weights()}
     ]
 
 
@@ -92,7 +93,7 @@ def _best(
     segment: Segment, question: str, model: Embedder | None, made: vectors.Vectors | None
 ) -> list[int]:
     """Return the numbers of the best-ranked entries; without a model, rank by words alone."""
-    asked = list(dict.fromkeys(terms(question)))
+    asked = list(Question(question).weights())
     identities = [identity(term) for term in asked]
     names = [identity(SPEAKER_PREFIX + term) for term in asked]
     close = [made.closeness(model.embed([question])[0])] if model and made else None

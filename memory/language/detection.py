@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import stop_words
 import stopwordsiso
 
 # Only this much of a text is looked at.
@@ -67,10 +68,11 @@ _SCRIPTS = (
         )
     ),
 )
-# Those of them that are written in Latin letters and have a list of function words.
+# Those of them that are written in Latin letters and have a list of function words, by their number
+# of native speakers.
 _LATIN = (
-    *("ca", "cs", "da", "de", "es", "et", "eu", "fi", "fr", "gl", "hr", "hu", "id", "it", "lt"),
-    *("lv", "nl", "no", "pl", "pt", "ro", "sk", "sl", "sv", "sw", "tl", "tr", "vi"),
+    *("es", "pt", "fr", "de", "vi", "tr", "it", "id", "pl", "nl", "ro", "tl", "sw", "hu", "cs"),
+    *("sv", "ca", "hr", "da", "fi", "no", "sk", "lt", "gl", "sl", "lv", "et", "eu"),
 )
 _SHORT_ENGLISH = (
     *("a", "i", "am", "an", "as", "at", "be", "by", "do", "go", "he", "if", "in", "is", "it", "me"),
@@ -84,6 +86,9 @@ _OTHER_SIGN = re.compile(r"[¿¡\u00c0-\u024f\u1e00-\u1eff]")
 # question, which would have an English one, and beside letters or signs that English lacks.
 MIN_FUNCTION_WORDS = 2
 MAX_FUNCTION_WORD = 5
+# Lists with fewer words in common are spelt differently (Hebrew) or of another age (Greek).
+MIN_OF_BOTH = 90
+_CODES = {"no": "nb"}  # if the second library's code for a language is another
 
 
 def may_be_english(text: str) -> bool:
@@ -94,8 +99,8 @@ def may_be_english(text: str) -> bool:
 def language_of(text: str) -> str:
     """Return a text's language by its script and function words, "en" if they don't tell.
 
-    A script that several languages use counts as the one with the most speakers, unless a letter
-    tells otherwise.
+    A script or words that several languages use count as those of the language with the most
+    speakers, unless a letter tells otherwise.
     """
     text = text[:MAX_SAMPLE]
     if not text.isascii() and (letter := _OTHER_SCRIPT.search(text)):
@@ -110,19 +115,24 @@ def language_of(text: str) -> str:
     is_clear = text.rstrip().endswith("?") or (
         not text.isascii() and _OTHER_SIGN.search(text) is not None
     )
-    (best, most), *_ = counts.most_common(1)
-    return best if most >= max(1 if is_clear else MIN_FUNCTION_WORDS, english + 1) else "en"
+    most = max(counts.values())
+    if most < max(1 if is_clear else MIN_FUNCTION_WORDS, english + 1):
+        return "en"
+    return next(language for language in _LATIN if counts[language] == most)
 
 
 @lru_cache(maxsize=64)
 def function_words(language: str) -> frozenset[str]:
     """Return a language's words that carry no information about a topic.
 
-    The library's lists have names and nouns as well, such as "Москва", but hardly any short ones.
+    One library's lists have nouns as well, such as "мать" (mother). The other's have fewer, and
+    hardly any short ones, but not for all languages.
     """
-    return frozenset(
-        word for word in stopwordsiso.stopwords(language) if len(word) <= MAX_FUNCTION_WORD
-    )
+    words = stopwordsiso.stopwords(language)
+    if (code := _CODES.get(language, language)) in stop_words.LANGUAGE_MAPPING:
+        words_of_both = words.intersection(stop_words.get_stop_words(code))
+        words = words_of_both if len(words_of_both) >= MIN_OF_BOTH else words
+    return frozenset(word for word in words if len(word) <= MAX_FUNCTION_WORD)
 
 
 @lru_cache(maxsize=1)

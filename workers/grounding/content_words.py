@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 
-from memory.language.detection import function_words
+from memory.language.detection import function_words, language_of
 from memory.language.folding import UNSPACED
 from memory.language.lexicon import lexicon_of
 from workers.grounding.values_in_entries import any_starts_with, words_of
@@ -76,11 +76,19 @@ class Words:
 
 
 def _content_words(text: str) -> Iterator[str]:
+    ignored = _ignored_words(language_of(text))
     for word in words_of(text):
         if _NO_SPACES.match(word):
             yield from _signs_of(word)
-        elif len(word) >= (MIN_SIGNS if is_sign(word[0]) else MIN_LETTERS) and word not in _EMPTY:
+        elif len(word) >= (MIN_SIGNS if is_sign(word[0]) else MIN_LETTERS) and word not in ignored:
             yield word
+
+
+@lru_cache(maxsize=64)
+def _ignored_words(language: str) -> Set[str]:
+    if language == "en":
+        return _EMPTY
+    return _EMPTY.union(*map(words_of, function_words(language)))
 
 
 def _signs_of(run: str) -> Iterator[str]:
@@ -130,31 +138,6 @@ def _stem(word: str) -> str:
     return _DOUBLE.sub(r"\1", _ENDING.sub("", _PLURAL.sub("", word)))
 
 
-# Function words of other languages that, like English, put spaces between words.
-_OF_OTHER_LANGUAGES = words_of("""
-    aber alle als auch auf aus bei bin bis bist dann das dass dem den der des dich die dir doch dort
-    ein eine einem einen einer eines etwas euch euer fur habe haben hat hatte ich ihm ihn ihr ihre
-    immer ist jetzt kann kein keine man mehr mein meine meinen meiner mich mir mit nach nicht noch
-    nur oder ohne schon sehr sein seine seit sich sie sind uber und uns unser unter viel vom von vor
-    war warum was weil wenn wer wie wieder wird wir zum zur
-    aux avec avoir ces cette dans des elle elles est etait etre fait ici ils jamais les leur lui
-    mais mes moi mon nous par pas plus pour quand que qui sans ses sont sur tout tous toute tres
-    tres une vous votre
-    algo antes como con cuando del desde donde ella ellos era eres esta estan estar este esto estoy
-    fue hace hasta hay las los mas muy nada nos nosotros para pero por porque que quien ser siempre
-    sin sobre sus tambien tengo tiene una uno unos
-    alla anche che chi ci com come con cosa dal dalla degli del della delle dopo dove ero fatto gli
-    hanno her loro mia mie mio molto nel nella non ogni piu poi quando quello questa questo sempre
-    senza sono sua suo sulla tra tutti tutto una
-    aan als bij daar dan dat deze die dit een eens geen haar had heb hebben heeft hem het hier hij
-    ik is jij kan maar meer met mij mijn naar niet nog ook ons onze over te toen uit van veel voor
-    waar want was wat wel wij wil worden zal ze zich zij zijn
-    ale bardzo byc bylo dla gdzie jak jako jest jestem juz kiedy ktory lub mam moj moja nie niz oraz
-    pod przez sie tak tam ten teraz tego tylko tym wiec wszystko
-    без был была были было вас весь вот все всех где для его если есть еще или как когда который
-    меня мне мой моя мы над нас нет она они она оно очень при так там тебе тем тогда того тоже
-    только том уже чем что чтобы эта это этот
-""")
 # Words that do not count as content words: words that express how, when or to whom something
 # happens, and words about deleting or storing data.
 _EMPTY = frozenset(
@@ -190,4 +173,4 @@ _EMPTY = frozenset(
         ユーザー 利用者 情報 記録 記憶 項目 削除 消去 変更 更新 取消 確認 キャンセル
         用户 信息 记录 记忆 删除 更改 取消 确认
     """)
-) | frozenset(_OF_OTHER_LANGUAGES)
+)
