@@ -70,7 +70,7 @@ _SCRIPTS = (
 )
 # Those of them that are written in Latin letters and have a list of function words, by their number
 # of native speakers.
-_LATIN = (
+LATIN = (
     *("es", "pt", "fr", "de", "vi", "tr", "it", "id", "pl", "nl", "ro", "tl", "sw", "hu", "cs"),
     *("sv", "ca", "hr", "da", "fi", "no", "sk", "lt", "gl", "sl", "lv", "et", "eu"),
 )
@@ -118,7 +118,14 @@ def language_of(text: str) -> str:
     most = max(counts.values())
     if most < max(1 if is_clear else MIN_FUNCTION_WORDS, english + 1):
         return "en"
-    return next(language for language in _LATIN if counts[language] == most)
+    return next(language for language in LATIN if counts[language] == most)
+
+
+def has_function_words(text: str) -> bool:
+    """Return whether a text in Latin letters has words that tell its language, so isn't a name."""
+    languages, english_words = _languages_of_words()
+    words = text[:MAX_SAMPLE].lower().translate(_SPACES).split()
+    return any(word in languages or word in english_words for word in words)
 
 
 @lru_cache(maxsize=64)
@@ -141,7 +148,7 @@ def _languages_of_words() -> tuple[Mapping[str, Sequence[str]], Collection[str]]
     english = {word for word in stopwordsiso.stopwords("en") if len(word) > 2}
     english |= {*_SHORT_ENGLISH}
     by_word = defaultdict[str, list[str]](list)
-    for language in _LATIN:
+    for language in LATIN:
         for word in frozenset(stopwordsiso.stopwords(language)) - english:
             by_word[word].append(language)
     return by_word, english

@@ -12,7 +12,7 @@ from itertools import chain
 
 from memory.kernel.texts import with_few_marks
 from memory.recall.search.question_dates import QuestionDates
-from memory.recall.search.words import terms, terms_by_language, written_words
+from memory.recall.search.words import terms, terms_by_language, terms_of_names, written_words
 
 USER, ASSISTANT = "user", "assistant"
 # Ways to complete a question: with words from earlier turns, or by a language model.
@@ -38,6 +38,8 @@ PER_TERM = 0.35
 FURTHER = 0.8
 # The weight of a language model's words.
 COMPLETED = 0.8
+# The weight of the stems that a name has in other languages.
+INFLECTED = 0.5
 # The weight of the terms of a relative date.
 DATED = 0.5
 
@@ -92,6 +94,8 @@ class Question:
         for words, weight in added.items():
             for term in chain(*terms_by_language(words)):
                 weights.setdefault(term, weight)
+        for term in terms_of_names(self.text):
+            weights.setdefault(term, INFLECTED)
         for term in self.dates.terms if self.dates else ():
             weights.setdefault(term, DATED)
         return weights

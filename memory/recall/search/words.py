@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from memory.kernel.texts import with_few_marks
-from memory.language.detection import function_words, language_of
+from memory.language.detection import LATIN, function_words, has_function_words, language_of
 from memory.language.folding import UNSPACED, with_ascii_digits
 from memory.language.stems import ALGORITHMS, stem
 
@@ -61,6 +61,8 @@ _DIGIT = re.compile("[0-9]")
 # Maximum number of characters in a word; no real word is longer. Only the beginning of a longer
 # string is matched.
 _LONGEST = 64
+# Shorter stems of names are shared by too many other words.
+MIN_STEM_OF_NAME = 4
 
 
 def terms(text: str) -> list[str]:
@@ -81,6 +83,24 @@ def terms_by_language(text: str) -> tuple[list[str], list[str]]:
     words = [word for word in _words(text, keep_accents=True) if word not in ignored]
     stems = [_term(word, language) for word in words]
     return stems, [term for word in words if (term := _term(_bare(word))) not in stems]
+
+
+def terms_of_names(text: str) -> list[str]:
+    """Return the stems that the words of a name have in any language in Latin letters.
+
+    "Kölner Dom" tells no language, but has the stem of "Köln" in German. A text with other words
+    than names has none.
+    """
+    if language_of(text) != "en" or has_function_words(text):
+        return []
+    names = " ".join(word for word in written_words(text) if word[0].isupper())
+    stems = {
+        _term(word, language): None
+        for word in _words(names, keep_accents=True)
+        for language in LATIN
+        if language in ALGORITHMS
+    }
+    return [stem for stem in stems if len(stem) >= MIN_STEM_OF_NAME]
 
 
 def terms_of_day(day: datetime.date) -> list[str]:

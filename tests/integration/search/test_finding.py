@@ -178,6 +178,19 @@ def test_other_languages_are_found(say: Say, search: Find, said: str, asked: str
     assert texts(search(asked)) == [said]
 
 
+def test_inflected_name_alone_is_found_after_what_has_it_as_it_is_written(
+    say: Say, search: Find
+) -> None:
+    told = ("Wir waren gestern am Kölner Dom", "Morgen fahren wir nach Köln", "Das ist in Koblenz")
+    for session, text in enumerate(told):
+        say(text, session_id=str(session))
+    for session, text in enumerate(("The shower is broken", "We saw a show"), 10):
+        say(text, session_id=str(session))
+
+    assert {*texts(search("Kölner"))} == {*told[:2]}
+    assert texts(search("Shower"))[0] == "The shower is broken"
+
+
 @pytest.mark.parametrize("question", ["", " ", "?!", "the of and", "\u200b", "🎸", "\ud800", "_"])
 def test_a_question_without_words_finds_nothing(say: Say, search: Find, question: str) -> None:
     say("the of and 🎸")

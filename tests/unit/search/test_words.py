@@ -13,6 +13,7 @@ from memory.recall.search.words import (
     terms,
     terms_by_language,
     terms_of_day,
+    terms_of_names,
 )
 
 
@@ -83,6 +84,26 @@ def test_number_in_groups_by_spaces_is_found_by_the_whole_and_its_parts() -> Non
 )
 def test_inflected_words_share_a_term_in_their_language(text: str, other: str) -> None:
     assert {*terms_by_language(text)[0]} & {*terms_by_language(other)[0]}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Ich fahre morgen nach Köln", "Kölner"),
+        ("Byłam wczoraj z siostrą, to jest Warszawa", "Warszawie"),
+        ("Vorige Woche war ich mit ihr in Wien", "Wiener Walzer"),
+    ],
+)
+def test_inflected_name_alone_has_its_stem_in_other_languages(text: str, name: str) -> None:
+    stems = {*terms_by_language(text)[0]}
+
+    assert stems.isdisjoint(terms(name))
+    assert stems & {*terms_of_names(name)}
+
+
+def test_texts_with_other_words_than_names_have_no_stems_in_other_languages() -> None:
+    for text in ("Who is the Londoner?", "Wer ist die Kölnerin?", "shower", "東京", "Москве"):
+        assert terms_of_names(text) == []
 
 
 def test_text_in_another_language_is_found_by_its_words_alone_as_well() -> None:
