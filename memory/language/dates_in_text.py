@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+MONTH_NAMES = tuple(name.lower() for name in calendar.month_name[1:])
 MONTHS = {
     name.lower(): number
-    for names in (calendar.month_name, calendar.month_abbr)
-    for number, name in enumerate(names)
-    if name
+    for names in (MONTH_NAMES, calendar.month_abbr[1:])
+    for number, name in enumerate(names, 1)
 } | {"sept": 9}
 
 MONTH = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))})\b\.?"

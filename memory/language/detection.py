@@ -24,17 +24,6 @@ MAX_SAMPLE = 300  # this much tells whether it is English
 MARGIN = 12.0
 MAX_LANGUAGES = 3
 
-_BY_SCRIPT = tuple(
-    (re.compile(f"[{characters}]"), languages)
-    for characters, languages in (
-        ("\u3040-\u30ff", ("ja",)),
-        ("\uac00-\ud7af\u1100-\u11ff", ("ko",)),
-        ("\u4e00-\u9fff", ("zh", "ja")),
-        ("\u0e00-\u0e7f", ("th",)),
-        ("\u0370-\u03ff", ("el",)),
-        ("\u0590-\u05ff", ("he",)),
-    )
-)
 # English words that texts in other languages hardly contain, and that most English sentences do.
 _ENGLISH = re.compile(
     r"\b(?:the|and|are|were|your|they|she|with|this|have|has|had|you|it|what|when|from|next|about|"
@@ -47,28 +36,32 @@ _LANGUAGES = (
     *("lv", "mk", "ml", "mr", "ms", "ne", "nl", "no", "pa", "pl", "pt", "ro", "ru", "sk", "sl"),
     *("sq", "sr", "sv", "sw", "ta", "te", "tl", "tr", "uk", "ur", "uz", "vi"),
 )
-_SCRIPTS = (
-    *(
-        (re.compile(f"[{letters}]"), language)
-        for letters, language in (
-            ("\u3040-\u30ff", "ja"),
-            ("\u4e00-\u9fff", "zh"),
-            ("\uac00-\ud7af", "ko"),
-            ("\u0e00-\u0e7f", "th"),
-            ("ђћџњљј", "sr"),
-            ("іїєґ", "uk"),
-            ("\u0400-\u04ff", "ru"),
-            ("\u0370-\u03ff", "el"),
-            ("\u0590-\u05ff", "he"),
-            ("پچژگ", "fa"),
-            ("\u0600-\u06ff", "ar"),
-            ("\u0900-\u097f", "hi"),
-            ("\u0b80-\u0bff", "ta"),
-            ("\u0530-\u058f", "hy"),
-        )
-    ),
+# Letters of other scripts, each with its language, or the one with the most speakers.
+_SCRIPTS = tuple(
+    (re.compile(f"[{letters}]"), language)
+    for letters, language in (
+        ("\u3040-\u30ff", "ja"),
+        ("\uac00-\ud7af\u1100-\u11ff", "ko"),
+        ("\u4e00-\u9fff", "zh"),
+        ("\u0e00-\u0e7f", "th"),
+        ("ђћџњљј", "sr"),
+        ("іїєґ", "uk"),
+        ("\u0400-\u04ff", "ru"),
+        ("\u0370-\u03ff", "el"),
+        ("\u0590-\u05ff", "he"),
+        ("پچژگ", "fa"),
+        ("\u0600-\u06ff", "ar"),
+        ("\u0900-\u097f", "hi"),
+        ("\u0b80-\u0bff", "ta"),
+        ("\u0530-\u058f", "hy"),
+    )
 )
-# Those of them that are written in Latin letters and have a list of function words, by their number
+# Which languages a text in a script that few languages use may be in.
+_OF_SCRIPT = {
+    **{language: (language,) for language in ("ja", "ko", "th", "el", "he")},
+    "zh": ("zh", "ja"),
+}
+# The languages that are written in Latin letters and have a list of function words, by their number
 # of native speakers.
 LATIN = (
     *("es", "pt", "fr", "de", "vi", "tr", "it", "id", "pl", "nl", "ro", "tl", "sw", "hu", "cs"),
@@ -103,8 +96,8 @@ def language_of(text: str) -> str:
     speakers, unless a letter tells otherwise.
     """
     text = text[:MAX_SAMPLE]
-    if not text.isascii() and (letter := _OTHER_SCRIPT.search(text)):
-        return next((language for pattern, language in _SCRIPTS if pattern.search(text)), letter[0])
+    if language := _language_of_script(text):
+        return language
     # A word that is repeated tells no more: a record names its class twice, such as Cat or Van.
     words = dict.fromkeys(text.lower().translate(_SPACES).split())
     languages, english_words = _languages_of_words()
@@ -119,6 +112,16 @@ def language_of(text: str) -> str:
     if most < max(1 if is_clear else MIN_FUNCTION_WORDS, english + 1):
         return "en"
     return next(language for language in LATIN if counts[language] == most)
+
+
+def _language_of_script(text: str) -> str | None:
+    """Return the language with the most speakers of those in a text's script, unless it is Latin.
+
+    For a script that isn't known, this is one of its letters.
+    """
+    if text.isascii() or (letter := _OTHER_SCRIPT.search(text)) is None:
+        return None
+    return next((language for pattern, language in _SCRIPTS if pattern.search(text)), letter[0])
 
 
 def has_function_words(text: str) -> bool:
@@ -166,9 +169,8 @@ def languages_of(text: str) -> tuple[str, ...]:
         return ()
     if text.isascii() and 4 * len(_ENGLISH.findall(text.lower())) >= len(words):
         return ("en",)
-    by_script = next((language for pattern, language in _BY_SCRIPT if pattern.search(text)), None)
-    if by_script is not None:
-        return by_script
+    if languages := _OF_SCRIPT.get(_language_of_script(text) or ""):
+        return languages
     ranked = _identifier().rank(text)
     highest = ranked[0][1]
     return tuple(code for code, score in ranked[:MAX_LANGUAGES] if highest - score < MARGIN)

@@ -16,13 +16,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
+from memory.language.dates_in_text import MONTH_NAMES
 from memory.language.folding import fold
 from memory.language.stems import stem
 
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
-)
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = ("day", "week", "month", "year")
 # Marks in a translation that patterns (`translation`) turn into English: on either side of a
@@ -32,13 +29,12 @@ NEXT, LAST, HOUR, MINUTE = "\ue004", "\ue005", "\ue006", "\ue007"
 MARKS = f"{AHEAD_OF}-{MINUTE}"
 
 # Languages without spaces between words; in Korean, particles are attached to words.
-UNSPACED_LANGUAGES = frozenset({"ja", "zh", "th", "km", "lo", "my"})
+_UNSPACED = frozenset({"ja", "zh", "th", "km", "lo", "my"})
 ATTACHED = frozenset({"ko"})
 # dateparser's files for a language, if their names differ from its code.
 _FILES = {
     "zh": ("zh", "zh-Hant"),
     "no": ("nb",),
-    "nn": ("nn", "nb"),
     "sr": ("sr-Cyrl", "sr-Latn"),
     "tl": ("fil",),
 }
@@ -141,7 +137,11 @@ class Lexicon:
     @property
     def is_spaced(self) -> bool:
         """Whether the language puts spaces between words, without attaching particles."""
-        return self.language not in UNSPACED_LANGUAGES | ATTACHED
+        return _is_spaced(self.language)
+
+
+def _is_spaced(language: str) -> bool:
+    return language not in _UNSPACED | ATTACHED
 
 
 def folded(text: str, language: str) -> str:
@@ -160,7 +160,7 @@ def lexicon_of(language: str) -> Lexicon | None:
     infos = list(_infos(language))
     if not infos:
         return None
-    is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
+    is_spaced = _is_spaced(language)
     stem_word = partial(stem, language=language)
     numbers = _numbers(language)
     meanings = _meanings(language, infos, numbers, stem_word)
@@ -189,7 +189,7 @@ def _meanings(
     stem: Callable[[str], str],
 ) -> dict[str, str]:
     """Return the English for each phrase of a language, and add to its number words."""
-    is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
+    is_spaced = _is_spaced(language)
     meanings: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     def add(phrases: Iterable[str], meaning: str) -> None:
@@ -233,9 +233,9 @@ def _infos(language: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _add_names(info: Mapping[str, Any], add: _Add, language: str) -> None:
-    for name in (*_MONTHS, *_WEEKDAYS):
+    for name in (*MONTH_NAMES, *_WEEKDAYS):
         forms = [form for form in info.get(name, ()) if not form.isdecimal()]
-        if language in UNSPACED_LANGUAGES | ATTACHED:
+        if not _is_spaced(language):
             forms = [form for form in forms if len(form) > 1]
         elif name in _WEEKDAYS:
             is_latin = any("a" <= character <= "z" for form in forms for character in fold(form))
@@ -251,8 +251,7 @@ def _add_names(info: Mapping[str, Any], add: _Add, language: str) -> None:
 
 def _longer(forms: Iterable[str], language: str) -> list[str]:
     """Return the forms without single letters, which are also words and endings."""
-    is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
-    return [form for form in forms if len(form) > is_spaced]
+    return [form for form in forms if len(form) > _is_spaced(language)]
 
 
 def _add_relative(info: Mapping[str, Any], add: _Add) -> None:
@@ -355,7 +354,7 @@ def _restated(text: str, meanings: Mapping[str, Iterable[str]], is_spaced: bool)
 def _numbers(language: str) -> dict[str, int]:
     """Return the values of a language's number words, ordinals included."""
     spell = _speller(language)
-    is_spaced = language not in UNSPACED_LANGUAGES | ATTACHED
+    is_spaced = _is_spaced(language)
     words: dict[str, int] = {}
 
     def add(text: str, number: int) -> None:
@@ -397,7 +396,7 @@ def _speller(language: str) -> Callable[[int], dict[str, str]]:
     from unicode_rbnf.engine import NoRuleForNumberError
 
     try:
-        engine = RbnfEngine.for_language("nb" if language in ("no", "nn") else language)
+        engine = RbnfEngine.for_language("nb" if language == "no" else language)
     except ValueError:
         return lambda number: {}
 

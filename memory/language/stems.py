@@ -7,43 +7,14 @@ import Stemmer
 
 from memory.language.detection import language_of
 
-# The languages whose endings Snowball knows, with its names for them.
-ALGORITHMS = {
-    "ar": "arabic",
-    "ca": "catalan",
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "en": "english",
-    "eo": "esperanto",
-    "es": "spanish",
-    "et": "estonian",
-    "eu": "basque",
-    "fa": "persian",
-    "fi": "finnish",
-    "fr": "french",
-    "ga": "irish",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "hy": "armenian",
-    "id": "indonesian",
-    "it": "italian",
-    "lt": "lithuanian",
-    "ne": "nepali",
-    "nl": "dutch",
-    "nn": "norwegian",
-    "no": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sr": "serbian",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-    "yi": "yiddish",
-}
+# The languages whose endings Snowball knows.
+STEMMED = frozenset(
+    {
+        *("ar", "ca", "cs", "da", "de", "el", "en", "es", "et", "eu", "fa", "fi", "fr", "ga"),
+        *("hi", "hu", "hy", "id", "it", "lt", "ne", "nl", "no", "pl", "pt", "ro", "ru", "sr"),
+        *("sv", "ta", "tr"),
+    }
+)
 MIN_STEM = 3  # shorter stems are shared by words that have nothing to do with each other
 
 _local = threading.local()  # a stemmer must not be shared between threads
@@ -54,11 +25,11 @@ def stem(word: str, language: str) -> str:
 
     If the endings aren't known, only the beginning of a long word is kept.
     """
-    if language not in ALGORITHMS:
+    if language not in STEMMED:
         return word[: max(4, min(6, len(word) - 2))]
     stemmers: dict[str, Stemmer.Stemmer] = _local.__dict__.setdefault("stemmers", {})
     if language not in stemmers:
-        stemmers[language] = Stemmer.Stemmer(ALGORITHMS[language])
+        stemmers[language] = Stemmer.Stemmer(language)
     stemmed: str = stemmers[language].stemWord(word)
     return stemmed
 

@@ -10,7 +10,6 @@ number written in words.
 import datetime
 import json
 import re
-import unicodedata
 import zoneinfo
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +17,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 
-from memory.kernel.texts import with_few_marks
 from memory.language.dates_in_text import Said, absolute_dates, masked, yearless_dates
 from memory.language.detection import language_of
+from memory.language.folding import fold
 from memory.language.moments_in_text import moments_said
 from memory.language.numbers_in_text import numbers_said, numerals, spelled
 from memory.language.stems import Stems
@@ -449,9 +448,8 @@ def _codes(text: str) -> Iterator[tuple[int, str]]:
 
 
 def plain(text: str) -> str:
-    """Return the text lowercased, without accents, and with single spaces."""
-    parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()).replace("ı", "i"))
-    return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
+    """Return the folded text with single spaces."""
+    return " ".join(fold(text).split())
 
 
 def words_of(text: str) -> list[str]:

@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from memory.kernel.texts import with_few_marks
+from memory.language.dates_in_text import MONTH_NAMES
 from memory.language.detection import LATIN, function_words, has_function_words, language_of
 from memory.language.folding import UNSPACED, with_ascii_digits
-from memory.language.stems import ALGORITHMS, stem
+from memory.language.stems import STEMMED, stem
 
 # English words that carry no information about a topic; the last line has the endings of
 # contractions.
@@ -31,10 +32,6 @@ _STOP_TEXT = """
     d ll m o re s t ve
 """
 STOP_WORDS = frozenset(_STOP_TEXT.split())
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
-)
 # Python doesn't count the combining marks of Indian scripts as letters, but they belong to words.
 LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
@@ -77,7 +74,7 @@ def terms_by_language(text: str) -> tuple[list[str], list[str]]:
     a single word: those of `terms`.
     """
     language = language_of(text)
-    if language not in ALGORITHMS or language == "en":
+    if language not in STEMMED or language == "en":
         return terms(text), []
     ignored = function_words(language)
     words = [word for word in _words(text, keep_accents=True) if word not in ignored]
@@ -98,14 +95,14 @@ def terms_of_names(text: str) -> list[str]:
         _term(word, language): None
         for word in _words(names, keep_accents=True)
         for language in LATIN
-        if language in ALGORITHMS
+        if language in STEMMED
     }
     return [stem for stem in stems if len(stem) >= MIN_STEM_OF_NAME]
 
 
 def terms_of_day(day: datetime.date) -> list[str]:
     """Return the terms by which a text may refer to a day: year, month and day of the month."""
-    return [str(day.year), _term(MONTHS[day.month - 1]), str(day.day)]
+    return [str(day.year), _term(MONTH_NAMES[day.month - 1]), str(day.day)]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -194,7 +191,7 @@ def _named(day: str) -> list[str]:
         date = datetime.date.fromisoformat(day)
     except ValueError:
         return day.split("-")
-    return [str(date.year), MONTHS[date.month - 1], str(date.day)]
+    return [str(date.year), MONTH_NAMES[date.month - 1], str(date.day)]
 
 
 @lru_cache(maxsize=1 << 16)
