@@ -57,7 +57,7 @@ _SCRIPTS = tuple(
     )
 )
 # Which languages a text in a script that few languages use may be in.
-_OF_SCRIPT = {
+_OF_SCRIPT: Mapping[str, tuple[str, ...]] = {
     **{language: (language,) for language in ("ja", "ko", "th", "el", "he")},
     "zh": ("zh", "ja"),
 }
@@ -124,6 +124,11 @@ def _language_of_script(text: str) -> str | None:
     return next((language for pattern, language in _SCRIPTS if pattern.search(text)), letter[0])
 
 
+def languages_of_script(text: str) -> tuple[str, ...]:
+    """Return the languages that a text in its script may be in, if there are few."""
+    return _OF_SCRIPT.get(_language_of_script(text) or "", ())
+
+
 def has_function_words(text: str) -> bool:
     """Return whether a text in Latin letters has words that tell its language, so isn't a name."""
     languages, english_words = _languages_of_words()
@@ -169,7 +174,7 @@ def languages_of(text: str) -> tuple[str, ...]:
         return ()
     if text.isascii() and 4 * len(_ENGLISH.findall(text.lower())) >= len(words):
         return ("en",)
-    if languages := _OF_SCRIPT.get(_language_of_script(text) or ""):
+    if languages := languages_of_script(text):
         return languages
     ranked = _identifier().rank(text)
     highest = ranked[0][1]

@@ -9,14 +9,15 @@ import importlib
 import itertools
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
 from memory.language.dates_in_text import MONTH_NAMES
+from memory.language.detection import LATIN
 from memory.language.folding import fold
 from memory.language.stems import stem
 
@@ -107,6 +108,8 @@ _LENGTH = re.compile(r"(in )?(\d+) (day|week|month|year)( ago)?")
 _NUMBER = r"(\d++[.,]?\d*+)"
 # How long a name of a month or weekday must be: shorter ones are other words, such as "mit".
 _MIN_NAME = 4
+_CYRILLIC = ("ru", "uk", "bg", "sr", "be", "mk")
+_LETTERS = re.compile(r"[^\W\d_]+")
 MIN_STEMMED = 5  # shorter words lose too much with their endings
 _WORDS = re.compile(r"[^\s\-'’.,]+")
 # The numbers whose words are learned, and by which words for hundreds, thousands and so on are.
@@ -180,6 +183,36 @@ def lexicon_of(language: str) -> Lexicon | None:
         infos[0].get("date_order", "").startswith("Y"),
         stem_word,
     )
+
+
+def languages_of_dates(text: str) -> list[str]:
+    """Return the languages to which most of a text's words for weekdays and relative dates belong.
+
+    Only Latin and Cyrillic letters count. A text as short as "letzte Woche" has no other words that
+    tell its language.
+    """
+    languages = _languages_of_date_words()
+    words = dict.fromkeys(_LETTERS.findall(fold(text)))
+    counts = Counter(language for word in words for language in languages.get(word, ()))
+    most = max(counts.values(), default=0)
+    return [language for language, count in counts.items() if count == most]
+
+
+@lru_cache(maxsize=1)
+def _languages_of_date_words() -> Mapping[str, Collection[str]]:
+    """Return the languages of the words for weekdays, units, and dates relative to now."""
+    by_word = defaultdict[str, dict[str, None]](dict)
+    for language in (*LATIN, *_CYRILLIC):
+        phrases = [*itertools.chain(*_ADDITIONS.get(language, {}).values())]
+        for info in _infos(language):
+            phrases += itertools.chain(*(info.get(name, ()) for name in (*_WEEKDAYS, *_UNITS)))
+            for meaning, names in info.get("relative-type", {}).items():
+                if meaning in _RELATIVE or _LENGTH.fullmatch(meaning):
+                    phrases += names
+        for word in itertools.chain(*map(_LETTERS.findall, phrases)):
+            if len(word) >= _MIN_NAME - (not word.isascii()):
+                by_word[fold(word)][language] = None
+    return by_word
 
 
 def _meanings(

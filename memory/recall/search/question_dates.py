@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from memory.kernel.models.users import MemoryUser
 from memory.language.dates_in_text import Said
-from memory.language.detection import language_of
-from memory.language.lexicon import lexicon_of
+from memory.language.detection import language_of, languages_of_script
+from memory.language.lexicon import languages_of_dates, lexicon_of
 from memory.language.relative_dates_in_text import add_relative_dates
 from memory.language.translation import restated
 from memory.recall.search.words import terms_of_day
@@ -49,14 +49,9 @@ def relative_dates_of(
     `at` is the time at which it is asked; None means now.
     """
     today = (at or timezone.now()).astimezone(ZoneInfo(user.time_zone)).date()
-    text = question[:MAX_CHARACTERS]
-    language = language_of(text)
-    if language != "en" and (lexicon := lexicon_of(language)):
-        text = restated(text, lexicon)
-    moments = Said()
-    add_relative_dates(text, today, moments)
-    periods = list(_periods(moments))
-    if not periods:
+    every = (_periods_of(text, today) for text in _readings(question[:MAX_CHARACTERS]))
+    periods = next(filter(None, every), None)
+    if periods is None:
         return None
     terms: dict[str, None] = {}
     for first, last in periods:
@@ -64,7 +59,27 @@ def relative_dates_of(
     return QuestionDates(min(periods)[0], max(last for _, last in periods), list(terms))
 
 
+def _readings(text: str) -> Iterator[str]:
+    """Yield a question in English, read in its own language, then in that of its dates."""
+    language = language_of(text)
+    yield _in_english(text, language)
+    for other in languages_of_script(text) or languages_of_dates(text):
+        if other != language:
+            yield _in_english(text, other)
+
+
+def _in_english(text: str, language: str) -> str:
+    lexicon = lexicon_of(language) if language != "en" else None
+    return restated(text, lexicon) if lexicon else text
+
+
 _Period = tuple[datetime.date, datetime.date]
+
+
+def _periods_of(text: str, today: datetime.date) -> list[_Period]:
+    moments = Said()
+    add_relative_dates(text, today, moments)
+    return list(_periods(moments))
 
 
 def _periods(moments: Said) -> Iterator[_Period]:

@@ -42,6 +42,28 @@ def test_relative_dates_are_periods(
     assert (dates and (str(dates.first), str(dates.last))) == period
 
 
+@pytest.mark.parametrize(
+    ("days_ago", "questions"),
+    [
+        (1, ("gestern", "hier", "ayer", "mañana, ayer o hoy", "ontem", "wczoraj", "dün", "i går")),
+        (1, ("昨日", "昨天", "어제", "вчера", "вчора", "أمس", "אתמול", "कल", "hôm qua")),
+        (-2, ("übermorgen", "après-demain", "overmorgen", "послезавтра", "明後日")),
+        (7, ("letzte Woche", "Was war letzte Woche?", "la semaine dernière", "semana passada")),
+        (7, ("w zeszłym tygodniu", "geçen hafta", "先週", "上周", "săptămâna trecută")),
+    ],
+)
+def test_words_for_a_date_tell_their_own_language(
+    user: MemoryUser, days_ago: int, questions: tuple[str, ...]
+) -> None:
+    day = NOW.date() - datetime.timedelta(days=days_ago)
+    for question in questions:
+        dates = relative_dates_of(question, user, NOW)
+
+        assert dates is not None, question
+        assert dates.first <= day <= dates.last, question
+        assert dates.last - dates.first <= datetime.timedelta(days=7), question
+
+
 def test_a_question_about_another_time_is_relative_to_it(user: MemoryUser) -> None:
     dates = relative_dates_of("¿Qué dije ayer?", user, NOW)
 
