@@ -9,14 +9,18 @@ from typing import Any
 
 import psycopg
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from deploy.embedded.system import System
 from tests.browser import PASSWORD, STAFF, create_maya, follow, text_in, visitor
-from tests.system import Person, new_client
+from tests.system import LATE, Person, create_person, message, new_client, record
 from tests.waiting import polled
 
 MESSAGE = "Amoxicillin is a penicillin, and there is a severe penicillin allergy (hives)"
+# Texts without a place to break a line at, for a browser that has no dictionary.
+GERMAN = "Rindfleischetikettierungsüberwachungsaufgabenübertragungsgesetz" * 2
+THAI = "การต่ออายุหนังสือเดินทางที่สถานทูตไทยประจำกรุงเบอร์ลินต้องทำให้เสร็จ" * 2
+LONG = ((1, GERMAN), (2, THAI))
 HOSTILE = '<script>document.title = "pwned"</script><img src=x onerror="alert(1)">\u202egnp.exe'
 
 
@@ -337,6 +341,70 @@ def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page, loaded: P
 
     follow(page.locator("pre.code a").first)
     expect(page.get_by_role("heading", name="View log entry")).to_be_visible()
+
+
+def place_of(block: Locator, text: str) -> float:
+    """Return how far from the left a text in a block begins."""
+    place: float = block.evaluate(
+        """(block, text) => {
+            const nodes = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+            while (nodes.nextNode()) {
+                const at = nodes.currentNode.data.indexOf(text);
+                if (at < 0) continue;
+                const range = document.createRange();
+                range.setStart(nodes.currentNode, at);
+                range.setEnd(nodes.currentNode, at + 1);
+                return range.getBoundingClientRect().x;
+            }
+        }""",
+        text,
+    )
+    return place
+
+
+def test_texts_from_right_to_left_keep_their_direction_and_order(
+    page: Page, system: System
+) -> None:
+    person = create_person(new_client(system, "right to left"), "maryam")
+    thanks = {**message("شكرا!\nOK."), "metadata": {"قناة": "واتساب AB-12"}}
+    person.log(thanks, record("Task", "a", domain="work", names=["أول", "ثان", "ثالث"]))
+
+    page.goto("/admin/memory/logentry/?q=maryam&kind__exact=message")
+    follow(page.locator("#result_list tbody a").first)
+    said = page.locator("pre.block", has_text="شكرا")
+    assert place_of(said, "!") < place_of(said, "ش")
+    assert place_of(said, "O") < place_of(said, ".")
+    metadata = page.locator("pre.block", has_text="قناة")
+    assert place_of(metadata, "قناة") < place_of(metadata, "AB-12")
+
+    of_the_user(page, person)
+    follow(page.get_by_role("link", name="Project, file by file"))
+    work = page.locator("ul.files li", has=page.get_by_text("work/", exact=True)).last
+    follow(work.get_by_role("link", name="state.py"))
+    code = page.locator("pre.code")
+    assert place_of(code, "أول") < place_of(code, "ثان") < place_of(code, "ثالث")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_words_in_any_script_make_no_page_wider(
+    page: Page, system: System, width: int
+) -> None:
+    client = new_client(system, f"long words {width}")
+    person = create_person(client, f"long-{width}", metadata={"word": GERMAN, "sentence": THAI})
+    person.log(message(GERMAN), message(THAI))
+    person.log(*(record("Task", str(n), domain="work", name=text, days=1) for n, text in LONG))
+    person.write_constraint("late", LATE)
+    polled(lambda: person.alerts("open"), lambda alerts: len(alerts) == len(LONG))
+
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in ("alert", "logentry", "memoryuser"):
+        page.goto(f"/admin/memory/{name}/?q={person.user_id}")
+        assert width_of(page) <= width, name
+    of_the_user(page, person)
+    assert width_of(page) <= width
+    page.goto(f"/admin/memory/alert/?q={person.user_id}")
+    follow(page.locator("#result_list").get_by_role("link", name=GERMAN).first)
+    assert width_of(page) <= width
 
 
 # -- The front page, and the page of a user ------------------------------------------------------

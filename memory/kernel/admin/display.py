@@ -6,12 +6,13 @@ spells out characters that would reorder or hide the text around them.
 
 import datetime
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.kernel.admin.source import block
@@ -26,6 +27,10 @@ NOTHING = "–"
 # Maximum number of characters shown of a text: enough to judge the text. The API returns the full
 # text.
 MAX_TEXT = 100_000
+
+# A string in escaped JSON, and a letter of a script that runs from right to left.
+_JSON_STRING = re.compile(r"&quot;(?:\\.|(?!&quot;)[^\\])*+&quot;")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff]")
 
 # The values of each colour. All others are plain: badges mark what deserves a look.
 _TONES = {
@@ -105,7 +110,14 @@ def pretty(value: Any) -> SafeString | str:
     """Return indented JSON in a block that keeps its line breaks."""
     if value in (None, "", {}, []):
         return NOTHING
-    return preformatted(visible_json(json.dumps(value, indent=2, ensure_ascii=False)))
+    text = escape(_beginning(visible_json(json.dumps(value, indent=2, ensure_ascii=False))))
+    isolated = _JSON_STRING.sub(_isolated, text)
+    return SafeString(f'<pre class="block code" tabindex="0">{isolated}</pre>')  # nosec B703 # escaped
+
+
+def _isolated(escaped: re.Match[str]) -> str:
+    """Return a string such that its direction can't affect the rest of the line."""
+    return f"<bdi>{escaped[0]}</bdi>" if _RIGHT_TO_LEFT.search(escaped[0]) else escaped[0]
 
 
 def folded(title: SafeString | str, body: SafeString | str, *, unfold: bool = False) -> SafeString:
