@@ -6,7 +6,6 @@ import json
 import math
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -22,11 +21,8 @@ from .values import AlertLimitError, ResultLimitError, size
 
 LOAD = "<load>"  # the item name for work that loads files; no user item has this name
 RESULT_DESCRIPTOR = 3
-# File descriptors that are closed before user code runs.
-WORK_DESCRIPTOR = 4
-HOST_DESCRIPTOR = 5
-REQUEST_DESCRIPTOR = 6
-FIRST_FREE = 7
+WORK_DESCRIPTOR = 4  # closed before user code runs
+FIRST_FREE = 5
 DESCRIPTORS = 64
 RESULT_SLACK = 64 * 1024  # extra bytes allowed for the JSON around the value
 CHILD_FAILED = 70
@@ -74,28 +70,17 @@ class Child:
 
     pid: int
     work: int
-    requests: int
     results: int
     stdout: int
 
     def close(self) -> None:
         """Close this process's ends of the child's pipes."""
-        self.close_inputs()
-        for descriptor in (self.results, self.stdout):
-            os.close(descriptor)
-
-    def close_inputs(self) -> None:
-        """Close the pipe ends that aren't needed once the child has started working."""
-        for descriptor in (self.work, self.requests):
+        for descriptor in (self.work, self.results, self.stdout):
             os.close(descriptor)
 
 
 class Performer(Protocol):
     """The operations that a child performs."""
-
-    def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
-        """Return the work that the first child does for a host request; raise if it is invalid."""
-        ...
 
     def make_ready(self) -> None:
         """Do everything in advance that doesn't depend on the work."""
@@ -114,22 +99,21 @@ class Performer(Protocol):
         ...
 
 
-def fork(performer: Performer, host: int) -> Child:
+def fork(performer: Performer) -> Child:
     """Fork a child that prepares itself, waits for tasks and answers each task with one line.
 
-    The child waits for either the host's next request, which it forwards to this process unchanged
-    before starting on it, or a frame {"works", "limits", "rehearsal"} from this process. Each task
-    has an "item", which identifies the task in errors. The child stops early if a task has changed
-    anything that the next task would see.
+    The tasks come in a frame {"works", "limits", "rehearsal"}. Each has an "item", which identifies
+    the task in errors. The child stops early if a task has changed anything that the next task
+    would see.
     """
-    pipes = [os.pipe() for _ in range(4)]
-    (work, work_write), (requests_read, requests), (results_read, results), *_ = pipes
-    stdout_read, stdout = pipes[-1]
+    (work, work_write), (results_read, results), (stdout_read, stdout) = (
+        os.pipe() for _ in range(3)
+    )
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            _confine(parent, stdout, stdout, results, work, host, requests)
+            _confine(parent, stdout, stdout, results, work)
             performer.make_ready()
             _serve(performer)
             os._exit(0)
@@ -137,9 +121,9 @@ def fork(performer: Performer, host: int) -> Child:
             os._exit(CHILD_OUT_OF_MEMORY)
         finally:
             os._exit(CHILD_FAILED)
-    for descriptor in (work, requests, results, stdout):
+    for descriptor in (work, results, stdout):
         os.close(descriptor)
-    return Child(pid, work_write, requests_read, results_read, stdout_read)
+    return Child(pid, work_write, results_read, stdout_read)
 
 
 def _confine(parent: int, *descriptors: int) -> None:
@@ -169,7 +153,7 @@ def _confine(parent: int, *descriptors: int) -> None:
 def _serve(performer: Performer) -> None:
     """Wait for tasks, perform them one by one and answer each task with one line."""
     works, limits = _wait(performer)
-    os.closerange(WORK_DESCRIPTOR, FIRST_FREE)
+    os.close(WORK_DESCRIPTOR)
     _limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
     for work in works:
@@ -191,25 +175,13 @@ def _serve(performer: Performer) -> None:
 
 def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
     """Wait for work and its limits, and return both; run rehearsals while waiting."""
-    poller = select.poll()
-    for descriptor in (WORK_DESCRIPTOR, HOST_DESCRIPTOR):
-        poller.register(descriptor, select.POLLIN)
-    while True:
-        if WORK_DESCRIPTOR in dict(poller.poll()):
-            message = protocol.read_frame(reader(WORK_DESCRIPTOR))
-            if message is None:  # the parent closed the pipe: this child isn't needed
-                os._exit(0)
-            limits = Limits.parse(message["limits"])
-            if not message["rehearsal"]:
-                return message["works"], limits
-            lines = [_answer(work, performer, limits).decode() for work in message["works"]]
-            write(REQUEST_DESCRIPTOR, protocol.encode_frame({"rehearsed": lines}))
-        else:
-            body = protocol.read_body(reader(HOST_DESCRIPTOR))
-            if body is None:
-                os._exit(0)
-            write(REQUEST_DESCRIPTOR, protocol.frame(body))
-            return performer.begin(protocol.decode(body))
+    while (message := protocol.read_frame(reader(WORK_DESCRIPTOR))) is not None:
+        limits = Limits.parse(message["limits"])
+        if not message["rehearsal"]:
+            return message["works"], limits
+        lines = [_answer(work, performer, limits).decode() for work in message["works"]]
+        write(RESULT_DESCRIPTOR, protocol.encode_frame({"rehearsed": lines}))
+    os._exit(0)  # the parent closed the pipe: this child isn't needed
 
 
 def _limit(kind: int, soft: int, hard: int | None = None) -> None:

@@ -1,8 +1,4 @@
-"""Parse the host's requests into plans: lists of tasks with limits.
-
-The waiting child is the first to receive a request. It forwards the request to the runner and
-starts on the tasks; the runner builds the same plan and watches the child.
-"""
+"""Parse the host's requests into plans: lists of tasks with limits."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

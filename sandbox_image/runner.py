@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from . import determinism, rehearsal
-from .child import Limits
+from .child import Limits, reader
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
 from .library_names import NAMES
@@ -26,7 +26,7 @@ from .loader import BadRequestError, Project, compile_source, selected, to_bytec
 from .processes import confinement, kill_descendants, release_memory, remove_files
 from .progress import Report
 from .requests import Files, Plan, horizon, instant, moment, plan
-from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Supervisor
+from .supervision import HostGoneError, OutOfMemoryError, Supervisor
 from .uac import protocol, testing
 from .values import size
 
@@ -107,7 +107,7 @@ def serve(requests: int, answers: int) -> None:
     try:
         send(answers, hello)
         runner.tidy()
-        while (request := runner.supervisor.receive()) is not None:
+        while (request := protocol.read_frame(reader(requests))) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
             runner.tidy()  # after the answer, so that nobody has to wait for it
     except GONE:
@@ -117,7 +117,6 @@ def serve(requests: int, answers: int) -> None:
 # Errors after which the runner exits and the host starts a new runner.
 GONE = (
     BrokenPipeError,
-    ChildGoneError,
     HostGoneError,
     OutOfMemoryError,
     protocol.ProtocolError,
@@ -149,14 +148,14 @@ class Runner:
         try:
             if request.get("op") == "load":
                 return self.load(Files.parse(request))
-            plan = self._plan(request)
-            answer = ANSWERS[request["op"]](self._run(plan))
+            planned = plan(request, self.project, self.evaluation)
+            answer = ANSWERS[request["op"]](self._run(planned))
         except LoadFailedError as error:
             return {**error.answer, "loaded": False}
         except (BadRequestError, KeyError, TypeError, ValueError) as error:
             message = protocol.storable(f"bad request: {type(error).__name__}: {error}"[:1000])
             return {"outcome": "protocol_error", "message": message}
-        return answer if plan.files is None else {**answer, "loaded": True}
+        return answer if planned.files is None else {**answer, "loaded": True}
 
     def tidy(self) -> None:
         """Clean up after the last request, and prepare a child for the next one."""
@@ -215,9 +214,6 @@ class Runner:
         )
         return _answer(report, outcome)
 
-    def _plan(self, request: dict[str, Any]) -> Plan:
-        return plan(request, self.project, self.evaluation)
-
     def _run(self, plan: Plan) -> Report:
         """Perform a plan's tasks in children and report the outcomes."""
         report = Report(plan.check)
@@ -249,11 +245,6 @@ class Runner:
         return report
 
     # -- The methods of Performer, which children call --------------------------------------------
-
-    def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
-        """See Performer."""
-        plan = self._plan(request)
-        return plan.first, plan.limits
 
     def make_ready(self) -> None:
         """See Performer."""

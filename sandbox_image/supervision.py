@@ -32,10 +32,6 @@ class HostGoneError(Exception):
     """The host closed its end of the stream: nobody is waiting for the results any more."""
 
 
-class ChildGoneError(Exception):
-    """The child that waited for a request exited, perhaps after reading only part of a request."""
-
-
 class OutOfMemoryError(Exception):
     """The kernel killed a child that was within its own limit: the container is out of memory."""
 
@@ -54,8 +50,6 @@ class Supervisor:
         self._host = host_descriptor
         self._performer = performer
         self._next: Child | None = None
-        self._request: dict[str, Any] | None = None  # sent by the host and not handled yet
-        self._began = False  # whether the next child has already begun the host's request
         self._done: list[int] = []  # the pids of children that have answered but not been killed
         self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
@@ -119,33 +113,7 @@ class Supervisor:
     def make_ready(self) -> None:
         """Fork a child to wait for the next tasks, unless one is already waiting."""
         if self._next is None:
-            self._next = fork(self._performer, self._host)
-
-    def receive(self) -> dict[str, Any] | None:
-        """Return the host's next request, which a child has already begun.
-
-        Returns None if the host has disconnected. Raises ProtocolError if the host sends anything
-        other than a request, and ChildGoneError if the waiting child has exited.
-        """
-        while True:
-            if self._request is not None:
-                request, self._request = self._request, None
-                self._began = True
-                return request
-            self.make_ready()
-            assert self._next is not None
-            poller = select.poll()
-            poller.register(self._host, 0)  # with an event mask of 0, poll reports only hang-ups
-            poller.register(self._next.requests, select.POLLIN)
-            ready = dict(poller.poll())
-            if ready.get(self._next.requests, 0) & select.POLLIN:
-                self._request = protocol.read_frame(reader(self._next.requests))
-                continue
-            if self._host in ready:
-                return None
-            # Something killed the child, and it is unknown how much of a request the child had
-            # read.
-            raise ChildGoneError
+            self._next = fork(self._performer)
 
     def rehearse(self, works: Sequence[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
         """Have the waiting child do these tasks as a warm-up, then wait again; return the results.
@@ -155,14 +123,12 @@ class Supervisor:
         """
         child = self._next
         assert child is not None
-        with suppress(BrokenPipeError):  # the host's request arrived first
+        message = None
+        with suppress(BrokenPipeError):  # something killed the child while it waited
             write(child.work, _frame(works, limits, rehearsal=True))
-        message = protocol.read_frame(reader(child.requests))
+            message = protocol.read_frame(reader(child.results))
         if message is None:
             self.forget()
-            return []
-        if "rehearsed" not in message:
-            self._request = message
             return []
         report = Report()
         return [report.take("", line.encode(), limits) for line in message["rehearsed"]]
@@ -170,7 +136,7 @@ class Supervisor:
     def sweep(self) -> None:
         """Kill all child processes except the one that waits for the next tasks."""
         self._end_done()
-        if self._began or count_children() != (0 if self._next is None else 1):
+        if count_children() != (0 if self._next is None else 1):
             self.forget()
 
     def forget(self) -> None:
@@ -178,7 +144,6 @@ class Supervisor:
         if self._next is not None:
             self._next.close()
             self._next = None
-        self._began = False
         self._done.clear()
         kill_descendants()
 
@@ -190,13 +155,7 @@ class Supervisor:
         self._done.clear()
 
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
-        """Return the child that has already begun these tasks, or hand the tasks to a child."""
-        if self._began:
-            child, self._next = self._next, None
-            self._began = False
-            assert child is not None
-            child.close_inputs()
-            return child
+        """Return a child to which the tasks have been handed."""
         frame = _frame(works, limits, rehearsal=False)
         for _ in range(2):
             self.make_ready()
@@ -209,7 +168,7 @@ class Supervisor:
                 if out_of_memory_kills() > self._out_of_memory_kills:
                     raise OutOfMemoryError from None
                 continue
-            child.close_inputs()
+            os.close(child.work)
             return child
         raise ChildProcessError("two children in a row exited before they could begin their tasks")
 
