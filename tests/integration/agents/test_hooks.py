@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from userascode import Client, record
 from userascode.cli import main
+from userascode.errors import UserAsCodeError
 from userascode.hooks import HOSTS, respond
 
 from memory.kernel.models.workspaces import Scope, Workspace
@@ -86,6 +87,29 @@ def test_other_events_and_empty_ones_do_nothing(client: Client) -> None:
     for event in ({}, {"hook_event_name": "PreToolUse"}, {"hook_event_name": "Stop"}):
         assert respond(ada, HOSTS["codex"], event) == {}
     assert not list(ada.entries.list())
+
+
+def test_prompt_is_remembered_though_its_context_fails(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = client.user("ada")
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise UserAsCodeError("busy")
+
+    monkeypatch.setattr(type(ada), "context", fail)
+
+    with pytest.raises(UserAsCodeError):
+        respond(ada, HOSTS["codex"], EVENTS["codex"][1])
+    assert [entry.content for entry in ada.entries.list()] == [EVENTS["codex"][1]["prompt"]]
+
+
+@pytest.mark.parametrize("arguments", [["codex"], ["vim", "--user", "ada"], []])
+def test_a_mistake_in_the_command_does_not_block_the_agent(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, ["hook", *arguments], input="{}")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith("userascode: ")
 
 
 @pytest.mark.parametrize("sent", ["", "[", json.dumps(EVENTS["codex"][0])])

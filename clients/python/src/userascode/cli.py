@@ -277,7 +277,8 @@ def pull_constraints(here: _Session, user_id: str, folder: Path) -> None:
 def push_constraints(here: _Session, user_id: str, folder: Path) -> None:
     """Write the constraints of a folder; ends at the first that the gate refuses."""
     of = here.user(user_id).constraints
-    files = [file for file in sorted(folder.glob("*.py")) if not file.name.startswith("test_")]
+    others = ("test_", "_", "conftest.py")
+    files = [file for file in sorted(folder.glob("*.py")) if not file.name.startswith(others)]
     if not files:
         raise click.UsageError(f"There is no constraint in {folder}: no file NAME.py.")
     for file in files:
@@ -407,15 +408,18 @@ def serve_mcp(here: _Session, user_id: str | None, mcp_url: str | None) -> None:
 
 
 @main.command("hook")
-@click.argument("host", type=click.Choice(list(HOSTS)))
-@click.option("--user", "user_id", required=True, help="Whose memory the agent has.")
+@click.argument("host", default="", metavar=f"[{'|'.join(HOSTS)}]")
+@click.option("--user", "user_id", default="", help="Whose memory the agent has.")
 @session
 def run_hook(here: _Session, host: str, user_id: str) -> None:
     """Answer a hook of a coding agent, whose JSON is on standard input."""
     try:
+        # Not left to Click, whose status 2 tells an agent to block what its user has typed.
+        if host not in HOSTS or not user_id:
+            raise click.UsageError(f"Give --user, and one of: {', '.join(HOSTS)}.")
         url, key = here.address()
         with Client(url, key, timeout=HOOK_SECONDS) as client:
-            output = respond(client.user(user_id), HOSTS[host], json.load(sys.stdin))
+            output = respond(client.user(user_id), HOSTS[host], json.load(sys.stdin.buffer))
     except (UserAsCodeError, click.ClickException, ValueError) as error:
         # The agent goes on without its memory.
         click.echo(f"userascode: {error}", err=True)

@@ -73,10 +73,15 @@ def respond(user: User, host: Host, event: Mapping[str, Any]) -> dict[str, Any]:
         return _output(host, name, user.context(tokens=TOKENS).text, _notice(user))
     if moment is None or not said.strip():
         return {}
-    # The context of a prompt does not contain the prompt itself.
-    context = user.context(said[:MAX_QUERY], tokens=TOKENS).text if moment == "prompt" else ""
     role = "user" if moment == "prompt" else "assistant"
-    user.add(message(said[:MAX_ENTRY], role, session_id=str(event.get(host.session) or "") or None))
+    context = ""
+    try:
+        # The context of a prompt does not contain the prompt itself.
+        if moment == "prompt":
+            context = user.context(said[:MAX_QUERY], tokens=TOKENS).text
+    finally:
+        session = str(event.get(host.session) or "") or None
+        user.add(message(said[:MAX_ENTRY], role, session_id=session))
     return _output(host, name, context, "") if context else {}
 
 

@@ -23,11 +23,27 @@ from mcp_types import PROTOCOL_VERSION_META_KEY
 TIMEOUT_SECONDS = 120.0
 
 
+class _Transport(httpx2.AsyncHTTPTransport):
+    """A transport for which a server that does not answer is one that answers 503.
+
+    The SDK then refuses the one request instead of ending.
+    """
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await super().handle_async_request(request)
+        except httpx2.TransportError:
+            return httpx2.Response(503, request=request)
+
+
 async def serve(url: str, key: str) -> None:
-    """Serve until the input ends. `url` is the address of the server's MCP endpoint."""
+    """Serve until the input ends and all is answered. `url` is the server's MCP endpoint."""
     headers = {"Authorization": f"Bearer {key}"}
+    unanswered: set[Any] = set()
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as http,
+        httpx2.AsyncClient(
+            headers=headers, timeout=TIMEOUT_SECONDS, transport=_Transport()
+        ) as http,
         streamable_http_client(url, http_client=http) as (from_server, to_server),
         stdio_server() as (from_host, to_host),
         anyio.create_task_group() as group,
@@ -37,12 +53,21 @@ async def serve(url: str, key: str) -> None:
             async for received in from_server:
                 if not isinstance(received, Exception):
                     await to_host.send(received)
+                    if not hasattr(received.message, "method"):
+                        unanswered.discard(getattr(received.message, "id", None))
 
         group.start_soon(answer)
         async for received in from_host:
             if not isinstance(received, Exception):  # such as a line that is no JSON
+                if hasattr(received.message, "method") and hasattr(received.message, "id"):
+                    unanswered.add(received.message.id)
                 await to_server.send(_with_headers(received))
+        with anyio.move_on_after(TIMEOUT_SECONDS):
+            while unanswered:
+                await anyio.sleep(0.05)
         group.cancel_scope.cancel()
+        # Otherwise, the writer of the output would wait for more.
+        to_host.close()
 
 
 def _with_headers(received: SessionMessage) -> SessionMessage:
