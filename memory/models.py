@@ -7,6 +7,7 @@ import memory.alerts.models.webhooks
 import memory.constraints.models.backtests
 import memory.constraints.models.forecasts
 import memory.constraints.models.workspace_constraints
+import memory.integrations.mcp.models
 import memory.kernel.models.hosts
 import memory.kernel.models.idempotency
 import memory.kernel.models.operations

@@ -45,8 +45,9 @@ class StaffSite(admin.AdminSite):
         }
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
-        """Add the search of the header, and what an ended session has interrupted."""
+        """Add the header's search, what an ended session interrupted, and approval of clients."""
         from memory.admin.search import search
+        from memory.integrations.admin.connections import approve_client
         from uac_site import interrupted
 
         view = self.admin_view(require_GET(search))
@@ -54,6 +55,7 @@ class StaffSite(admin.AdminSite):
         return [
             path("search/", view, name="memory_search"),
             path("not-done/", not_done, name="not_done"),
+            path("connect/", self.admin_view(approve_client), name="approve_client"),
             *super().get_urls(),
         ]
 

@@ -18,6 +18,7 @@ from django.db import OperationalError, ProgrammingError, transaction
 
 from memory.alerts.delivery import delivery_attempts
 from memory.alerts.models.staff_mail import StaffSubscription
+from memory.integrations.mcp import issuer
 from memory.kernel import tracing
 from memory.kernel.database import timeouts
 from memory.kernel.settings import environment, language_models, overrides, sandbox_limits
@@ -40,6 +41,7 @@ VALIDATORS = (
     embeddings.validate_server_settings,
     tracing.validate_server_settings,
     roles.validate_server_settings,
+    issuer.validate_server_settings,
 )
 NO_MAIL = [
     f"django.core.mail.backends.{name}.EmailBackend"

@@ -168,6 +168,7 @@ def running_system(
             **services.environment,
             "DJANGO_SETTINGS_MODULE": "uac_site.settings",
             "STATIC_ROOT": str(services.data_folder / "staticfiles"),
+            "UAC_BASE_URL": f"http://127.0.0.1:{port}",
             **(environment or {}),
         }
         variables |= prepare_sandboxes(variables, report)

@@ -2209,4 +2209,52 @@ class Migration(migrations.Migration):
                 name="one_backtest_of_own",
             ),
         ),
+        migrations.CreateModel(
+            name="AgentConnection",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("client_name", models.CharField(max_length=100)),
+                ("client_id", models.TextField(editable=False)),
+                ("redirect_uri", models.CharField(max_length=500)),
+                ("audience", models.CharField(max_length=500)),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=16), size=None
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("code_challenge", models.CharField(editable=False, max_length=128)),
+                ("code_digest", models.CharField(editable=False, max_length=64)),
+                ("access_digest", models.CharField(default="", editable=False, max_length=64)),
+                ("refresh_digest", models.CharField(default="", editable=False, max_length=64)),
+                ("refreshed_at", models.DateTimeField(editable=False, null=True)),
+                ("revoked_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "approved_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="agent_connections",
+                        to="memory.memoryuser",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at"],
+            },
+        ),
     ]

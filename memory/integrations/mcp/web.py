@@ -1,11 +1,13 @@
 """The HTTP interface of the `mcp` process: MCP, event streams and health checks.
 
 Every request is checked first: the host and origin against ALLOWED_HOSTS, then the transport (as in
-the web processes), then the key. The tools' API requests go to the WSGI application in this process
-with the caller's own key, so all of the API's rules apply here too.
+the web processes), then the key or the token of a client that has signed in. The tools' API
+requests go to the WSGI application in this process with the caller's own key or token, so all of
+the API's rules apply here too.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -24,6 +26,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -31,12 +34,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
 from memory.alerts import alert_events
-from memory.integrations.mcp import server
+from memory.integrations.mcp import connections, issuer, server, sign_in
 from memory.integrations.mcp.api import Api
+from memory.integrations.mcp.connections import Kind
 from memory.integrations.mcp.events import Full, Streams, Subscription
 from memory.integrations.mcp.tools import Caller
 from memory.kernel.database import timeouts
-from memory.kernel.http.authentication import NOT_FOR_CERTAIN_USERS
+from memory.kernel.http.authentication import FIND_KEY, NOT_FOR_CERTAIN_USERS
 from memory.kernel.http.errors import Unavailable, describe_database_error
 from memory.kernel.http.problems import CONTENT_TYPE, REQUEST_ID, problem, request_id
 from memory.kernel.models.users import USER_ID_IN_PATH, MemoryUser, is_user_id
@@ -54,13 +58,21 @@ THREADS = 16
 RETRY_SECONDS = 5
 HEALTH = ("/livez", "/readyz")
 WELL_KNOWN = "/.well-known/"
+# What pages of the origins in UAC_MCP_ORIGINS may send, and read in a response.
+CORS_HEADERS = (
+    *("Authorization", "Content-Type", "Last-Event-ID", REQUEST_ID),
+    *("Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id"),
+)
+CORS_EXPOSED = ("WWW-Authenticate", "Retry-After", REQUEST_ID)
 NOTHING_ELSE = (
     "This process serves POST /mcp, POST /users/{user_id}/mcp, GET /events/ and GET"
     " /users/{user_id}/events/; the API is served at another URL."
 )
 FAILED = "The server failed to process this request."
-# Keys in the ASGI scope for the request's id, its API key, and that key's text.
+# Keys in the ASGI scope for the request's id, its API key or what a token allows, the text of that
+# key or token, and the user that a token is bound to.
 NAME, KEY, KEY_TEXT = "uac.request_id", "uac.key", "uac.key_text"
+BOUND_USER = "uac.user_id"
 
 
 class UserIdConvertor(StringConvertor):
@@ -70,12 +82,13 @@ class UserIdConvertor(StringConvertor):
 
 
 register_url_convertor("user", UserIdConvertor())
+_ENDPOINT = re.compile(rf"(?:/users/(?P<user>{USER_ID_IN_PATH}))?/mcp/?")
 
 
 def application(wsgi: "WSGIApplication") -> ASGIApp:
     """Return the ASGI application. `wsgi` is the server's WSGI application, with the API."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
-    client = httpx2.Client(transport=httpx2.WSGITransport(_with_path_as_bytes(wsgi)))
+    client = httpx2.Client(transport=httpx2.WSGITransport(_for_agents(wsgi)))
     streams = Streams(threads)
 
     def caller_of(request: Request) -> Caller:
@@ -84,7 +97,7 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
             REQUEST_ID: request.scope[NAME],
         }
         api = Api(client, _base_url(request), headers, threads)
-        return Caller(api, request.path_params.get("user_id"))
+        return Caller(api, request.path_params.get("user_id") or request.scope[BOUND_USER])
 
     manager = StreamableHTTPSessionManager(
         server.create(caller_of),
@@ -121,10 +134,20 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
         routes=[
             Route("/livez", _answer_alive),
             Route("/readyz", ready),
+            *sign_in.routes(_base_url, threads),
             *_routes_of(manager.handle_request, events),
         ],
         exception_handlers={HTTPException: _answer_refusal, Exception: _answer_failure},
-        middleware=[Middleware(GateKeeper, threads)],
+        middleware=[
+            Middleware(
+                CORSMiddleware,
+                allow_origins=settings.UAC_MCP_ORIGINS,
+                allow_methods=["GET", "POST"],
+                allow_headers=CORS_HEADERS,
+                expose_headers=CORS_EXPOSED,
+            ),
+            Middleware(GateKeeper, threads),
+        ],
         lifespan=lifespan,
     )
     return RequestIds(app)
@@ -215,23 +238,36 @@ class GateKeeper:
         _check_host(headers)
         if scope["path"] in HEALTH:
             return
+        _check_transport(scope, headers)
+        if scope["path"].startswith(sign_in.PATHS):
+            return
         if WELL_KNOWN in scope["path"]:
             # A client that looks for an OAuth server takes a 401 for one that wants a login.
             raise HTTPException(404, NOTHING_ELSE)
-        _check_transport(scope, headers)
         kind, _, text = headers.get("authorization", "").partition(" ")
         text = text.strip()
+        base_url = _base_url(Request(scope))
+        endpoint = _ENDPOINT.fullmatch(scope["path"])
+        user_id = endpoint["user"] if endpoint else None
+        audience = sign_in.resource_of(base_url, user_id) if endpoint else ""
         loop = asyncio.get_running_loop()
-        key = await loop.run_in_executor(self._threads, _key, text) if text else None
-        if key is None or kind.lower() != "bearer":
+        found = await loop.run_in_executor(self._threads, _find, text, audience) if text else None
+        if found and user_id is not None and found[1] not in (None, user_id):
+            found = None
+        if found is None or kind.lower() != "bearer":
             raise HTTPException(
                 401,
-                "The API key is unknown, expired or revoked; send 'Authorization: Bearer uac_…'."
+                "The API key or token is unknown, expired or revoked, or is not for this address;"
+                " send 'Authorization: Bearer uac_…'."
                 if kind
                 else "The request has no API key; send 'Authorization: Bearer uac_…'.",
-                {"WWW-Authenticate": 'Bearer realm="uac"'},
+                {
+                    "WWW-Authenticate": sign_in.challenge(base_url, user_id, has_token=bool(text))
+                    if endpoint
+                    else 'Bearer realm="uac"'
+                },
             )
-        scope[KEY], scope[KEY_TEXT] = key, text
+        (scope[KEY], scope[BOUND_USER]), scope[KEY_TEXT] = found, text
 
 
 def _check_host(headers: Headers) -> None:
@@ -242,7 +278,7 @@ def _check_host(headers: Headers) -> None:
             421, "This server does not answer requests for this host: see ALLOWED_HOSTS."
         )
     origin = headers.get("origin")
-    if origin is not None and not _is_ours(origin):
+    if origin is not None and not _is_ours(origin) and not _is_allowed(origin):
         raise HTTPException(403, "Pages from this origin may not call this server.")
 
 
@@ -252,6 +288,10 @@ def _is_ours(origin: str) -> bool:
     except ValueError:
         return False
     return bool(host) and validate_host(host, settings.ALLOWED_HOSTS)
+
+
+def _is_allowed(origin: str) -> bool:
+    return "*" in settings.UAC_MCP_ORIGINS or origin in settings.UAC_MCP_ORIGINS
 
 
 def _check_transport(scope: Scope, headers: Headers) -> None:
@@ -279,8 +319,24 @@ def _database() -> Iterator[None]:
 
 
 @_database()
-def _key(text: str) -> ApiKey | None:
-    return find_key(text)
+def _find(text: str, audience: str | None) -> tuple[ApiKey, str | None] | None:
+    """Return what a key or token allows, and the user that a token is bound to.
+
+    Returns None if it is invalid. A token is only valid for its own audience, and for all of them
+    if `audience` is None.
+    """
+    if (key := find_key(text)) is not None:
+        return key, None
+    if (connection := connections.find(Kind.ACCESS, text)) is None:
+        return issuer.find_user(text, audience)
+    if audience not in (None, connection.audience):
+        return None
+    return connections.key_of(connection), connection.user.user_id
+
+
+def _find_key(text: str) -> ApiKey | None:
+    found = _find(text, None)
+    return None if found is None else found[0]
 
 
 @_database()
@@ -324,10 +380,15 @@ def _problem(error: HTTPException) -> Response:
     )
 
 
-def _with_path_as_bytes(wsgi: "WSGIApplication") -> "WSGIApplication":
-    """Wrap `wsgi` to fix the path, which the client doesn't encode the way WSGI requires."""
+def _for_agents(wsgi: "WSGIApplication") -> "WSGIApplication":
+    """Wrap `wsgi` for this process's own requests.
+
+    It then accepts the tokens of MCP clients, whose audience has been checked; and the path, which
+    the client doesn't encode the way WSGI requires, is fixed.
+    """
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
+        environ[FIND_KEY] = _find_key
         environ["PATH_INFO"] = environ["PATH_INFO"].encode().decode("latin-1")
         return wsgi(environ, start_response)
 

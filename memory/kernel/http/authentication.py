@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from memory.kernel.models.workspaces import ApiKey, Workspace
 
 
+# The name in the WSGI environment of a function that finds keys, which the process for agents sets
+# for its own requests: it also knows the tokens of MCP clients. No header has such a name.
+FIND_KEY = "uac.find_key"
+
+
 @dataclass(frozen=True)
 class Principal:
     """The caller: a product's backend, identified by its API key."""
@@ -67,7 +72,8 @@ class ApiKeyAuthentication(BaseAuthentication):
         scheme, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if not scheme:
             return None
-        key = find_key(self.key_in(scheme.lower(), text.strip()))
+        find = request.META.get(FIND_KEY, find_key)
+        key: ApiKey | None = find(self.key_in(scheme.lower(), text.strip()))
         if key is None:
             raise AuthenticationFailed(
                 "The API key is unknown, expired or revoked; send"

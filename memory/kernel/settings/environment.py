@@ -109,7 +109,8 @@ SERVER = Group("Server", (
             " Required in production."),
     Setting("CSRF_TRUSTED_ORIGINS", [], "Other origins from which forms may be submitted, such as"
             " `https://admin.example.org`, separated by commas."),
-    Setting("UAC_BASE_URL", "", "URL at which staff access this server, used for links in e-mails.",
+    Setting("UAC_BASE_URL", "", "URL at which staff access this server, for links in e-mails and"
+            " the approval of MCP clients.",
             development="http://127.0.0.1:8000"),
     Setting("UAC_BEHIND_PROXY", False, "Whether a proxy terminates TLS and sets"
             " `X-Forwarded-Proto`."),
@@ -437,6 +438,17 @@ EVENTS = Group("Events for agents", check="uac.E018", settings=(
     Setting("UAC_EVENT_HEARTBEAT_SECONDS", 15.0, "How often a stream without events sends a"
             " keep-alive, and how often its API key is checked again.", "seconds", 1),
 ))
+AGENTS = Group("Sign-in of MCP clients", check="uac.E037", settings=(
+    Setting("UAC_MCP_ORIGINS", [], "Origins of web pages that may call the process for agents, such"
+            " as `https://chat.example.com`, separated by commas; `*` allows all."),
+    Setting("UAC_MCP_ISSUER", "", "Issuer of your own authorization server, at which MCP clients"
+            " sign in. Without it, staff approve each client at `UAC_BASE_URL`."),
+    Setting("UAC_MCP_JWKS_URL", "", "URL of that issuer's public keys. Required with"
+            " `UAC_MCP_ISSUER`."),
+    Setting("UAC_MCP_WORKSPACE", "", "Name of the workspace that has the issuer's users. Required"
+            " with `UAC_MCP_ISSUER`."),
+    Setting("UAC_MCP_USER_CLAIM", "sub", "Claim of an access token that contains the user_id."),
+))
 WORKERS = Group("Workers", (
     Setting("UAC_DISPATCH_SECONDS", 2.0, "How often the dispatcher looks for due work.", "seconds"),
     Setting("UAC_CHECKPOINT_BATCH", 1000, "Maximum number of typed entries that are compiled into"
@@ -479,7 +491,7 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
 GROUPS = (
     *(SERVER, SIGN_IN, DATABASE, WORKERS, SANDBOXES, CONSTRAINTS, ALERTS, SEARCH),
     *(LANGUAGE_MODEL, TRACK_RECORD, STRUCTURING, QUOTAS, RETENTION, WEBHOOKS, MAIL, EVENTS),
-    MONITORING,
+    *(AGENTS, MONITORING),
 )
 SETTINGS = {setting.name: setting for group in GROUPS for setting in group.settings}
 # Maps each variable to the id of the system check that reports invalid values.

@@ -67,8 +67,8 @@ ROLES = (
     Role(
         name="operator",
         summary="Sees what people said, and keeps the service running: handles alerts, paused"
-        " constraints, failing, permanently failed and paused work, webhooks, API keys, e-mail"
-        " subscriptions and users' time zones.",
+        " constraints, failing, permanently failed and paused work, webhooks, API keys, MCP"
+        " clients, e-mail subscriptions and users' time zones.",
         permissions=(
             _EVERY_LIST,
             "view_content",
@@ -79,6 +79,7 @@ ROLES = (
             *("change_workspaceconstraintversion", "change_delivery"),
             *("add_webhookendpoint", "change_webhookendpoint"),
             *("add_apikey", "change_apikey"),
+            *("add_agentconnection", "change_agentconnection"),
             *("add_staffsubscription", "change_staffsubscription"),
         ),
     ),

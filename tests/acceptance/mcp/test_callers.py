@@ -151,13 +151,12 @@ def test_address_answers_with_and_without_slash(system: System, client: Client, 
     "path",
     [
         "/.well-known/oauth-protected-resource",
-        "/.well-known/oauth-protected-resource/users/ada/mcp",
-        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-authorization-server/mcp",
         "/.well-known/openid-configuration",
         "/mcp/.well-known/openid-configuration",
     ],
 )
-def test_there_is_no_oauth_server_to_be_found(system: System, path: str) -> None:
+def test_there_is_no_other_metadata_to_be_found(system: System, path: str) -> None:
     assert ask(system, "GET", path)[0] == 404
     web = http.client.HTTPConnection(urlsplit(system.base_url).netloc, timeout=scaled(60))
     web.request("GET", path)

@@ -64,7 +64,8 @@ def test_only_callers_with_a_key_are_let_in(
     assert ask(system, method, path, Authorization=f"bearer  {good}")[0] == 200
     for sent in ({}, {"Authorization": good}, {"Authorization": f"Basic {good}"}):
         status, headers, problem = ask(system, method, path, **sent)
-        assert (status, headers["www-authenticate"]) == (401, 'Bearer realm="uac"')
+        assert status == 401
+        assert headers["www-authenticate"].startswith('Bearer realm="uac"')
         assert "send 'Authorization: Bearer uac_" in problem["detail"]
         assert problem["request_id"] == headers["x-request-id"]
     for wrong in ("Bearer", "Bearer x", f"Bearer {good[:-1]}", f"Bearer {good} x", "Bearer é"):

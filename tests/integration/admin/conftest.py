@@ -41,6 +41,7 @@ from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
+from memory.integrations.mcp.models import AgentConnection
 from memory.kernel.canonical import sha256
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.idempotency import IdempotencyKey
@@ -369,6 +370,16 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
             last_error=text,
         ),
         **_merge(user, text),
+        AgentConnection: AgentConnection.objects.create(
+            user=user,
+            client_name=f"client of {user_id}"[:100],
+            client_id="x",
+            redirect_uri="https://chat.example/callback",
+            audience=f"https://uac.example/{text}"[:500],
+            scopes=["read"],
+            code_challenge="x",
+            code_digest="x",
+        ),
         Redaction: Redaction.objects.create(
             user=user,
             seq=3,
