@@ -1,4 +1,4 @@
-"""Server-sent events: the event feed as a stream, which clients can resume after any event.
+"""The event feed as a stream: server-sent events, which clients can resume, and notices for MCP.
 
 A stream reads the feed from the database, so it neither misses nor repeats an event, even if a
 wake-up notification is lost. One thread listens for all of the process's streams and polls the
@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -29,7 +29,6 @@ from memory.alerts.entry_events import Named
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.work import hints
-from memory.kernel.workspaces import find_key
 
 logger = structlog.get_logger(__name__)
 
@@ -66,10 +65,14 @@ class Subscription:
 
 
 class Streams:
-    """The event streams of this process. `threads` run the database queries."""
+    """The event streams of this process. `threads` run the database queries.
 
-    def __init__(self, threads: Executor) -> None:
+    `is_valid` says whether a stream's key or token is still valid.
+    """
+
+    def __init__(self, threads: Executor, is_valid: Callable[[str], bool]) -> None:
         self._threads = threads
+        self._is_valid = is_valid
         # For each workspace, the streams to wake and the newest event number seen.
         self._bells: dict[int, set[asyncio.Event]] = defaultdict(set)
         self._newest: dict[int, int] = {}
@@ -125,23 +128,49 @@ class Streams:
             if isinstance(ended[0], Exception) and not isinstance(ended[0], TimeoutError):
                 raise ended[0]
 
+    async def users_with_events(self, subscription: Subscription) -> AsyncIterator[str]:
+        """Yield the user_id of each new event, until the key or token is no longer valid.
+
+        Raises Full, before the first event, if the maximum number of streams is open.
+        """
+        with self._bell(subscription.workspace) as bell:
+            async for page in self._pages(subscription, bell):
+                for user_id in page.user_ids if page else ():
+                    yield user_id
+
     async def _texts(self, subscription: Subscription, bell: asyncio.Event) -> AsyncIterator[str]:
-        loop = asyncio.get_running_loop()
-        workspace, after = subscription.workspace.pk, subscription.after
-        heartbeat = settings.UAC_EVENT_HEARTBEAT_SECONDS
+        after = subscription.after
         # Clients that parse the data of every event get JSON from the first one on.
         data = json.dumps({"type": CONNECTED, "data": {"after": after}})
         yield f"id: {after}\nevent: {CONNECTED}\nretry: {RETRY_MILLISECONDS}\ndata: {data}\n\n"
+        async for page in self._pages(subscription, bell):
+            if page is None:
+                # Without an empty line, which would end an event: some clients would see one that
+                # has no data.
+                yield ": nothing new\n"
+                continue
+            for text in page.texts:
+                yield text
+        yield 'event: closed\ndata: {"detail": "The API key is no longer valid."}\n\n'
+
+    async def _pages(
+        self, subscription: Subscription, bell: asyncio.Event
+    ) -> AsyncIterator["_Page | None"]:
+        """Yield the pages of the feed, and None whenever a heartbeat is due.
+
+        Ends when the subscription's key or token is no longer valid.
+        """
+        loop = asyncio.get_running_loop()
+        workspace, after = subscription.workspace.pk, subscription.after
+        heartbeat = settings.UAC_EVENT_HEARTBEAT_SECONDS
         looked_at_key = time.monotonic()
         while True:
             if time.monotonic() - looked_at_key >= heartbeat:
-                if not await loop.run_in_executor(self._threads, _holds, subscription.key):
-                    yield ('event: closed\ndata: {"detail": "The API key is no longer valid."}\n\n')
+                if not await loop.run_in_executor(self._threads, self._is_valid, subscription.key):
                     return
                 looked_at_key = time.monotonic()
             page = await self._page((workspace, subscription.user, after))
-            for text in page.texts:
-                yield text
+            yield page
             after = page.next
             if page.texts or self._newest.get(workspace, 0) > after:
                 continue
@@ -150,9 +179,7 @@ class Streams:
                 async with asyncio.timeout(heartbeat):
                     await bell.wait()
             except TimeoutError:
-                # Without an empty line, which would end an event: some clients would see one that
-                # has no data.
-                yield ": nothing new\n"
+                yield None
 
     async def _page(self, position: "_Place") -> "_Page":
         """Read the page of events after a position, once for all streams at that position."""
@@ -218,12 +245,8 @@ _Place: TypeAlias = tuple[int, int | None, int]
 @dataclass(frozen=True)
 class _Page:
     texts: Sequence[str]
+    user_ids: Sequence[str]
     next: int
-
-
-def _holds(key: str) -> bool:
-    close_old_connections()
-    return find_key(key) is not None
 
 
 def _read(position: _Place) -> _Page:
@@ -236,7 +259,8 @@ def _read(position: _Place) -> _Page:
     prefetch_related_objects(page.events, "alert__user", "alert__duplicates", "user")
     named = entry_events.named_by(page.events)
     texts = [_text(event, named.get(event.pk, ())) for event in page.events]
-    return _Page(texts, page.next)
+    user_ids = sorted({event.person.user_id for event in page.events})
+    return _Page(texts, user_ids, page.next)
 
 
 def _text(event: AlertEvent, named: Sequence[Named]) -> str:

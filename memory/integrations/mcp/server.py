@@ -2,9 +2,9 @@
 
 import importlib.metadata
 import tomllib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -19,6 +19,8 @@ from mcp_types import (
     PaginatedRequestParams,
     ReadResourceRequestParams,
     ReadResourceResult,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
     TextResourceContents,
 )
 
@@ -46,8 +48,17 @@ INSTRUCTIONS = (
 )
 
 
-def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
-    """Return a server. `caller_of` maps an HTTP request, or None over stdio, to its caller."""
+Listen: TypeAlias = Callable[
+    [ServerRequestContext[Any], SubscriptionsListenRequestParams],
+    Awaitable[SubscriptionsListenResult],
+]
+
+
+def create(caller_of: Callable[[Any], Caller], listen: Listen | None = None) -> Server[Any]:
+    """Return a server. `caller_of` maps an HTTP request, or None over stdio, to its caller.
+
+    `listen` answers clients that subscribe to alerts.
+    """
 
     async def list_tools(
         context: ServerRequestContext[Any], params: PaginatedRequestParams | None
@@ -96,4 +107,5 @@ def create(caller_of: Callable[[Any], Caller]) -> Server[Any]:
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
+        on_subscriptions_listen=listen,
     )

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -20,7 +20,14 @@ import rest_framework.views  # noqa: F401 - comes first: the settings import the
 from django.conf import settings
 from django.db import Error, close_old_connections
 from django.http.request import split_domain_port, validate_host
+from mcp.server.context import ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+)
 from starlette.applications import Starlette
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
@@ -34,7 +41,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
 from memory.alerts import alert_events
-from memory.integrations.mcp import connections, issuer, server, sign_in
+from memory.integrations.mcp import connections, issuer, listening, server, sign_in
 from memory.integrations.mcp.api import Api
 from memory.integrations.mcp.connections import Kind
 from memory.integrations.mcp.events import Full, Streams, Subscription
@@ -89,7 +96,7 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
     """Return the ASGI application. `wsgi` is the server's WSGI application, with the API."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
     client = httpx2.Client(transport=httpx2.WSGITransport(_for_agents(wsgi)))
-    streams = Streams(threads)
+    streams = Streams(threads, lambda text: _find_key(text) is not None)
 
     def caller_of(request: Request) -> Caller:
         headers = {
@@ -99,8 +106,20 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
         api = Api(client, _base_url(request), headers, threads)
         return Caller(api, request.path_params.get("user_id") or request.scope[BOUND_USER])
 
+    async def listen(
+        context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        request = context.request
+        assert isinstance(request, Request)
+        loop = asyncio.get_running_loop()
+        try:
+            subscription = await loop.run_in_executor(threads, _subscription, request, "now")
+        except HTTPException as error:
+            raise MCPError(code=INVALID_PARAMS, message=error.detail) from None
+        return await listening.listen(streams, subscription, context, params)
+
     manager = StreamableHTTPSessionManager(
-        server.create(caller_of),
+        server.create(caller_of, listen),
         json_response=True,
         stateless=True,
         max_request_body_size=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
@@ -108,7 +127,10 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
 
     async def events(scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
-        subscription = await loop.run_in_executor(threads, _subscription, Request(scope))
+        request = Request(scope)
+        subscription = await loop.run_in_executor(
+            threads, _subscription, request, _position(request)
+        )
         try:
             await streams.send(subscription, scope, receive, send)
         except Full:
@@ -339,13 +361,22 @@ def _find_key(text: str) -> ApiKey | None:
     return None if found is None else found[0]
 
 
+def _position(request: Request) -> str:
+    """Return where an event stream begins; raises HTTPException for unknown parameters."""
+    if unknown := sorted(set(request.query_params) - {"after"}):
+        raise HTTPException(
+            400, f"Unknown parameter {unknown[0][:100]!r}; this endpoint accepts only `after`."
+        )
+    return request.headers.get("last-event-id") or request.query_params.get("after", "now")
+
+
 @_database()
-def _subscription(request: Request) -> Subscription:
+def _subscription(request: Request, position: str) -> Subscription:
     """Return the requested subscription; raises HTTPException if the request is invalid."""
     key: ApiKey = request.scope[KEY]
     if KeyScope.READ not in key.scopes:
         raise HTTPException(403, "This API key lacks the required scope `read`.")
-    user_id, user = request.path_params.get("user_id"), None
+    user_id, user = request.path_params.get("user_id") or request.scope[BOUND_USER], None
     if user_id is not None:
         users = MemoryUser.objects.filter(reach(key), user_id=user_id).values_list("pk", flat=True)
         user = users.first() if is_user_id(user_id) else None
@@ -353,11 +384,6 @@ def _subscription(request: Request) -> Subscription:
             raise HTTPException(404, "There is no such user in this workspace.")
     elif key.user_pks is not None:
         raise HTTPException(404, NOT_FOR_CERTAIN_USERS)
-    if unknown := sorted(set(request.query_params) - {"after"}):
-        raise HTTPException(
-            400, f"Unknown parameter {unknown[0][:100]!r}; this endpoint accepts only `after`."
-        )
-    position = request.headers.get("last-event-id") or request.query_params.get("after", "now")
     try:
         after = alert_events.number(position, alert_events.newest(key.workspace))
     except ValueError as error:

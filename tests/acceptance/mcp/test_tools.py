@@ -168,6 +168,7 @@ def test_every_resource_is_read(agents: Agents, person: Person) -> None:
             texts = {name: await text_at(client, uri) for name, uri in listed.items()}
 
             assert "trips: 1 Trip(to)" in texts.pop("manifest")
+            assert texts.pop("alerts") == "[]"
             assert texts == {path: person.file(path) for path in texts}
             domain = {"domains/travel/schema.py", "domains/travel/state.py"}
             assert {"manifest.py"} | domain <= set(texts)
@@ -181,8 +182,10 @@ def test_every_resource_is_read(agents: Agents, person: Person) -> None:
                 )
                 for one in templates
             ]
-            assert uris == [listed["manifest"], listed["domains/travel/state.py"]]
-            for uri in uris:
+            manifest, alerts, file = uris
+            assert alerts == listed["alerts"]
+            assert [manifest, file] == [listed["manifest"], listed["domains/travel/state.py"]]
+            for uri in (manifest, file):
                 assert "Trip" in await text_at(client, uri)
 
     asyncio.run(work())
