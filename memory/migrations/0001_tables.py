@@ -2221,7 +2221,7 @@ class Migration(migrations.Migration):
                 ("client_name", models.CharField(max_length=100)),
                 ("client_id", models.TextField(editable=False)),
                 ("redirect_uri", models.CharField(max_length=500)),
-                ("audience", models.CharField(max_length=500)),
+                ("audience", models.TextField()),
                 (
                     "scopes",
                     django.contrib.postgres.fields.ArrayField(
@@ -2233,6 +2233,10 @@ class Migration(migrations.Migration):
                 ("code_digest", models.CharField(editable=False, max_length=64)),
                 ("access_digest", models.CharField(default="", editable=False, max_length=64)),
                 ("refresh_digest", models.CharField(default="", editable=False, max_length=64)),
+                (
+                    "previous_refresh_digest",
+                    models.CharField(default="", editable=False, max_length=64),
+                ),
                 ("refreshed_at", models.DateTimeField(editable=False, null=True)),
                 ("revoked_at", models.DateTimeField(editable=False, null=True)),
                 (

@@ -25,10 +25,8 @@ from memory.kernel.admin.display import badge
 from memory.kernel.admin.filters import presence_filter
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
-from memory.kernel.staff import access, audit
+from memory.kernel.staff import access, audit, recent_sign_in
 from memory.kernel.staff.models import AuditKind
-
-ADD = "memory.add_agentconnection"
 
 
 class ApprovalForm(forms.Form):
@@ -65,7 +63,7 @@ def approve_client(request: HttpRequest) -> HttpResponse:
     Whoever approves it must be allowed to see content, since the client will.
     """
     wanted = requests.read(request.GET.get("request", ""))
-    if not (request.user.has_perm(ADD) and access.sees_content(request.user)):
+    if not (isinstance(request.user, User) and connections.may_approve(request.user)):
         raise PermissionDenied("Your account may not let MCP clients into a user's memory.")
     if wanted is None:
         raise PermissionDenied("This request is invalid or has expired: connect the client again.")
@@ -73,6 +71,7 @@ def approve_client(request: HttpRequest) -> HttpResponse:
         return _return_to_client(request, wanted, "Denied", error="access_denied")
     form = ApprovalForm(request, wanted)
     if form.is_valid():
+        recent_sign_in.require(request)
         code = _approve(request.user, wanted, form.cleaned_data)
         return _return_to_client(request, wanted, "Approved", code=code)
     return _page(request, wanted, "Connect an MCP client?", form=form)

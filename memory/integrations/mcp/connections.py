@@ -1,8 +1,8 @@
 """The codes and tokens of MCP clients: each is valid for one user, one MCP address, and its scopes.
 
 A code or token has the form `uac<kind>_<id>_<secret>`; only an HMAC of its secret is stored. Every
-refresh replaces both tokens. A code or refresh token that is used again may have been stolen, so it
-revokes the connection.
+refresh replaces both tokens. A code or the latest refresh token that is used again may have been
+stolen, so it revokes the connection.
 """
 
 import datetime
@@ -20,7 +20,8 @@ from django.utils import timezone
 
 from memory.integrations.mcp.models import AgentConnection
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.models.workspaces import ApiKey
+from memory.kernel.models.workspaces import ApiKey, Workspace
+from memory.kernel.staff import access
 
 CODE_LIFETIME = datetime.timedelta(minutes=1)
 ACCESS_LIFETIME = datetime.timedelta(hours=1)
@@ -76,10 +77,13 @@ def find(kind: Kind, text: str) -> AgentConnection | None:
     connection = rows.filter(pk=match[2], revoked_at=None).first()
     if connection is None or not _is_approved(connection):
         return None
-    is_current = hmac.compare_digest(_stored_digest(connection, kind), _digest(kind, match[3]))
-    # Nobody but the client knows the id, so a wrong refresh token is an earlier one.
-    is_reused = connection.refreshed_at is not None if kind is Kind.CODE else not is_current
-    if is_reused and kind is not Kind.ACCESS:
+    digest = _digest(kind, match[3])
+    is_current = hmac.compare_digest(_stored_digest(connection, kind), digest)
+    if kind is Kind.CODE:
+        is_reused = is_current and connection.refreshed_at is not None
+    else:
+        is_reused = kind is Kind.REFRESH and digest == connection.previous_refresh_digest
+    if is_reused:
         revoke(AgentConnection.objects.filter(pk=connection.pk))
         return None
     return connection if is_current and timezone.now() < expiry_of(connection, kind) else None
@@ -99,18 +103,19 @@ def issue_tokens(connection: AgentConnection) -> tuple[str, str] | None:
     Returns None if the code or refresh token with which `connection` was found has been used in the
     meantime, or the connection has been revoked.
     """
-    access, refresh = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    access_secret, refresh = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     unchanged = AgentConnection.objects.filter(
         pk=connection.pk, revoked_at=None, refresh_digest=connection.refresh_digest
     )
     number = unchanged.update(
-        access_digest=_digest(Kind.ACCESS, access),
+        access_digest=_digest(Kind.ACCESS, access_secret),
+        previous_refresh_digest=connection.refresh_digest,
         refresh_digest=_digest(Kind.REFRESH, refresh),
         refreshed_at=timezone.now(),
     )
     if not number:
         return None
-    return _text(Kind.ACCESS, connection, access), _text(Kind.REFRESH, connection, refresh)
+    return _text(Kind.ACCESS, connection, access_secret), _text(Kind.REFRESH, connection, refresh)
 
 
 def revoke(connections: QuerySet[AgentConnection]) -> int:
@@ -130,8 +135,18 @@ def key_of(connection: AgentConnection) -> ApiKey:
 
 
 def _is_approved(connection: AgentConnection) -> bool:
+    """Return whether whoever approved the connection could still do so."""
     staff = connection.approved_by
-    return staff is not None and staff.is_active and connection.user.erased_at is None
+    if staff is None or connection.user.erased_at is not None:
+        return False
+    workspaces = access.seen_by(staff, Workspace.objects.filter(pk=connection.user.workspace_id))
+    return may_approve(staff) and workspaces.exists()
+
+
+def may_approve(staff: User) -> bool:
+    """Return whether a staff member may let clients into the memory of the users they see."""
+    allowed = staff.has_perm("memory.add_agentconnection") and access.sees_content(staff)
+    return staff.is_active and staff.is_staff and allowed
 
 
 def _stored_digest(connection: AgentConnection, kind: Kind) -> str:

@@ -5,7 +5,7 @@ import functools
 import jwt
 from django.conf import settings
 
-from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.models.workspaces import ApiKey, Scope
 
 # Signatures that need no secret of the issuer's.
@@ -31,12 +31,13 @@ def find_user(text: str, audience: str | None) -> tuple[ApiKey, str] | None:
             issuer=settings.UAC_MCP_ISSUER,
             options={"require": REQUIRED, "verify_aud": audience is not None},
         )
-    except jwt.PyJWTError:
+    except (jwt.PyJWTError, ValueError):  # ValueError: the keys are no JSON
+        return None
+    user_id = claims.get(settings.UAC_MCP_USER_CLAIM)
+    if not isinstance(user_id, str) or not is_user_id(user_id):
         return None
     users = MemoryUser.objects.select_related("workspace").filter(
-        workspace__name=settings.UAC_MCP_WORKSPACE,
-        user_id=str(claims.get(settings.UAC_MCP_USER_CLAIM)),
-        erased_at=None,
+        workspace__name=settings.UAC_MCP_WORKSPACE, user_id=user_id, erased_at=None
     )
     user = users.first()
     if user is None:

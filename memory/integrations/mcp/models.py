@@ -28,9 +28,7 @@ class AgentConnection(models.Model):
     redirect_uri = models.CharField(
         "redirect URI", max_length=500, help_text="Where the browser went after the approval."
     )
-    audience = models.CharField(
-        max_length=500, help_text="The MCP address that the tokens are for."
-    )
+    audience = models.TextField(help_text="The MCP address that the tokens are for.")
     scopes = ArrayField(models.CharField(max_length=16, choices=Scope.choices))
     approved_by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -44,6 +42,7 @@ class AgentConnection(models.Model):
     code_digest = models.CharField(max_length=64, editable=False)
     access_digest = models.CharField(max_length=64, default="", editable=False)
     refresh_digest = models.CharField(max_length=64, default="", editable=False)
+    previous_refresh_digest = models.CharField(max_length=64, default="", editable=False)
     refreshed_at = models.DateTimeField(
         null=True, editable=False, help_text="When the client last got tokens."
     )
@@ -55,7 +54,7 @@ class AgentConnection(models.Model):
         content = ("audience", "client_id")
         plain = (
             *("client_name", "redirect_uri", "scopes", "code_challenge"),
-            *("code_digest", "access_digest", "refresh_digest"),
+            *("code_digest", "access_digest", "refresh_digest", "previous_refresh_digest"),
         )
         export = "access that staff gave to a program, without anything that the person said"
         section = privacy.Section.ACCESS

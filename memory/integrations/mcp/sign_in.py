@@ -48,6 +48,7 @@ from starlette.routing import Route, request_response
 from memory.integrations.mcp import connections, requests
 from memory.integrations.mcp.connections import ACCESS_LIFETIME, Kind
 from memory.integrations.mcp.models import AgentConnection
+from memory.integrations.mcp.outages import using_database
 from memory.integrations.mcp.requests import CLIENTS, AccessRequest
 from memory.kernel.models.users import is_user_id
 from memory.kernel.models.workspaces import Scope
@@ -65,6 +66,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # Schemes that a browser runs or shows by itself; apps have schemes of their own.
 BROWSER_SCHEMES = ("javascript", "data", "blob", "file", "about", "view-source", "vbscript")
 
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _USER_PATH = re.compile(r"/users/([^/]+)/mcp")
 
 Result = TypeVar("Result")
@@ -250,13 +252,14 @@ class Provider(OAuthAuthorizationServerProvider[Code, Refresh, Access]):
         Raises RegistrationError if a redirect URI is not allowed.
         """
         uris = [str(uri) for uri in client_info.redirect_uris or ()]
-        if len(uris) > MAX_REDIRECT_URIS or not all(map(_may_redirect, uris)):
+        if not uris or len(uris) > MAX_REDIRECT_URIS or not all(map(_may_redirect, uris)):
             raise RegistrationError(
                 "invalid_redirect_uri",
-                f"Register at most {MAX_REDIRECT_URIS} redirect URIs, which use https, http on this"
+                f"Register 1 to {MAX_REDIRECT_URIS} redirect URIs, which use https, http on this"
                 " machine, or an app's own scheme, and have no fragment.",
             )
         name = (client_info.client_name or urlsplit(uris[0]).netloc)[:100]
+        name = "".join(character for character in name if character.isprintable())
         client_info.client_id = signing.dumps({"name": name, "uris": uris}, salt=CLIENTS)
         client_info.token_endpoint_auth_method = PUBLIC
         client_info.client_secret = client_info.client_secret_expires_at = None
@@ -269,6 +272,8 @@ class Provider(OAuthAuthorizationServerProvider[Code, Refresh, Access]):
         Raises AuthorizeError if `resource` is not one of this server's MCP endpoints.
         """
         user_id = self._user_in(params.resource or "")
+        if not _CHALLENGE.fullmatch(params.code_challenge):
+            raise AuthorizeError("invalid_request", "`code_challenge` is not of method S256.")
         request = AccessRequest(
             client_id=client.client_id,
             client_name=client.client_name or "",
@@ -372,4 +377,5 @@ class Provider(OAuthAuthorizationServerProvider[Code, Refresh, Access]):
 
     async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, function, *arguments)
+        called = using_database()(function)
+        return await loop.run_in_executor(self._threads, called, *arguments)

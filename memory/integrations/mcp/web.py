@@ -8,9 +8,9 @@ the API's rules apply here too.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 import httpx2
 import rest_framework.views  # noqa: F401 - comes first: the settings import the API
 from django.conf import settings
-from django.db import Error, close_old_connections
 from django.http.request import split_domain_port, validate_host
 from mcp.server.context import ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -45,10 +44,9 @@ from memory.integrations.mcp import connections, issuer, listening, server, sign
 from memory.integrations.mcp.api import Api
 from memory.integrations.mcp.connections import Kind
 from memory.integrations.mcp.events import Full, Streams, Subscription
+from memory.integrations.mcp.outages import using_database
 from memory.integrations.mcp.tools import Caller
-from memory.kernel.database import timeouts
 from memory.kernel.http.authentication import FIND_KEY, NOT_FOR_CERTAIN_USERS
-from memory.kernel.http.errors import Unavailable, describe_database_error
 from memory.kernel.http.problems import CONTENT_TYPE, REQUEST_ID, problem, request_id
 from memory.kernel.models.users import USER_ID_IN_PATH, MemoryUser, is_user_id
 from memory.kernel.models.workspaces import ApiKey
@@ -327,20 +325,7 @@ def _check_transport(scope: Scope, headers: Headers) -> None:
         raise HTTPException(403, "Use https: API keys must not be sent in clear text.")
 
 
-@contextmanager
-def _database() -> Iterator[None]:
-    """Raise an HTTPException (503) if a query in the block finds the database unavailable."""
-    close_old_connections()
-    try:
-        yield
-    except Error as error:
-        if not timeouts.is_unavailable(error):
-            raise
-        again = {"Retry-After": str(Unavailable.wait)}
-        raise HTTPException(503, describe_database_error(error), again) from None
-
-
-@_database()
+@using_database()
 def _find(text: str, audience: str | None) -> tuple[ApiKey, str | None] | None:
     """Return what a key or token allows, and the user that a token is bound to.
 
@@ -370,7 +355,7 @@ def _position(request: Request) -> str:
     return request.headers.get("last-event-id") or request.query_params.get("after", "now")
 
 
-@_database()
+@using_database()
 def _subscription(request: Request, position: str) -> Subscription:
     """Return the requested subscription; raises HTTPException if the request is invalid."""
     key: ApiKey = request.scope[KEY]
