@@ -110,7 +110,10 @@ def expand_edit(sent: Any) -> Any:
 
 def operation_of(edit: Mapping[str, Any]) -> Any:
     """Return the operation of an edit in either form; None of a change that names none."""
-    return edit.get("op") or next((name for name in edit if name in OPERATIONS), None)
+    op = edit.get("op")
+    if isinstance(op, str) and op:
+        return op
+    return next((name for name in edit if name in OPERATIONS), None)
 
 
 def refuse_row(edit: Mapping[str, Any]) -> None:

@@ -28,8 +28,9 @@ NOTHING = "–"
 # text.
 MAX_TEXT = 100_000
 
-# A string in escaped JSON, and a letter of a script that runs from right to left.
-_JSON_STRING = re.compile(r"&quot;(?:\\.|(?!&quot;)[^\\])*+&quot;")
+# A string in escaped JSON, which may be cut off, and a letter of a script that runs from right to
+# left.
+_JSON_STRING = re.compile(r"&quot;(?:\\[\s\S]|(?!&quot;)[^\\])*+(?:&quot;|\\?\Z)")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff]")
 
 # The values of each colour. All others are plain: badges mark what deserves a look.
