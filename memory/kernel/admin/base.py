@@ -40,6 +40,7 @@ from memory.kernel.admin.paging import BoundedPaginator
 from memory.kernel.admin.steady_lists import SteadyChangeList, keep_rows
 from memory.kernel.models.large import large_columns
 from memory.kernel.models.privacy import masked_columns, owner_paths, workspace_path
+from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff import access, audit
 from memory.kernel.staff.models import AuditKind
@@ -132,12 +133,17 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         of_related_rows = {name for name in columns if "__" in name} - {_NAMES}
         unused = of_related_rows.difference(self.large_of_related)
         rows = self.get_queryset(request).defer(None).defer(*unused)
-        if any(field.name == "user" for field in self.opts.concrete_fields):
+        if self._is_about_a_user():
             rows = rows.select_related("user__workspace")
         try:
             return rows.get(**{column.name: column.to_python(object_id)})
         except (ObjectDoesNotExist, ValidationError, ValueError):
             return None
+
+    def _is_about_a_user(self) -> bool:
+        """Return whether the rows belong to a user of the product, not to an account of staff."""
+        fields = self.opts.concrete_fields
+        return any(one.name == "user" and one.related_model is MemoryUser for one in fields)
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
         """Limit choices to visible rows; add filters by workspace and, for work, by status."""
@@ -198,7 +204,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         fields = {field.name for field in self.opts.concrete_fields if field.is_relation}
         # A user is shown by name, which the workspace says where to find.
         linked = [
-            "user__workspace" if name == "user" else name
+            "user__workspace" if name == "user" and self._is_about_a_user() else name
             for name in self.list_display
             if name in fields
         ]
