@@ -474,7 +474,7 @@ def test_each_fault_is_found(
         assert propose(*fault.before).outcome == "ok"
     before = user.head
     if fault.blind:
-        monkeypatch.setattr(project_checks, "check_policy", lambda path, source: [])
+        monkeypatch.setattr(project_checks, "check_policy", lambda path, source, kinds: [])
     if fault.plant is not None:
         plant, judge = fault.plant, checks.judge
         monkeypatch.setattr(
