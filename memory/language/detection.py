@@ -99,12 +99,10 @@ def language_of(text: str) -> str:
     if language := _language_of_script(text):
         return language
     # A word that is repeated tells no more: a record names its class twice, such as Cat or Van.
-    words = dict.fromkeys(text.lower().translate(_SPACES).split())
-    languages, english_words = _languages_of_words()
-    if languages.keys().isdisjoint(words):
+    counts = count_function_words([*dict.fromkeys(text.lower().translate(_SPACES).split())])
+    english = counts.pop("en")
+    if not counts:
         return "en"
-    counts = Counter(language for word in words for language in languages.get(word, ()))
-    english = sum(word in english_words for word in words)
     is_clear = text.rstrip().endswith("?") or (
         not text.isascii() and _OTHER_SIGN.search(text) is not None
     )
@@ -112,6 +110,14 @@ def language_of(text: str) -> str:
     if most < max(1 if is_clear else MIN_FUNCTION_WORDS, english + 1):
         return "en"
     return next(language for language in LATIN if counts[language] == most)
+
+
+def count_function_words(words: Sequence[str]) -> Counter[str]:
+    """Return how many of the words are function words, by language. English ones are no other's."""
+    languages, english_words = _languages_of_words()
+    counts = Counter(language for word in words for language in languages.get(word, ()))
+    counts["en"] = sum(word in english_words for word in words)
+    return counts
 
 
 def _language_of_script(text: str) -> str | None:
@@ -131,9 +137,8 @@ def languages_of_script(text: str) -> tuple[str, ...]:
 
 def has_function_words(text: str) -> bool:
     """Return whether a text in Latin letters has words that tell its language, so isn't a name."""
-    languages, english_words = _languages_of_words()
     words = text[:MAX_SAMPLE].lower().translate(_SPACES).split()
-    return any(word in languages or word in english_words for word in words)
+    return any(count_function_words(words).values())
 
 
 @lru_cache(maxsize=64)

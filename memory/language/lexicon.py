@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from memory.language.dates_in_text import MONTH_NAMES
-from memory.language.detection import LATIN
+from memory.language.detection import LATIN, count_function_words, function_words
 from memory.language.folding import fold
 from memory.language.stems import stem
 
@@ -189,13 +189,21 @@ def languages_of_dates(text: str) -> list[str]:
     """Return the languages to which most of a text's words for weekdays and relative dates belong.
 
     Only Latin and Cyrillic letters count. A text as short as "letzte Woche" has no other words that
-    tell its language.
+    tell its language. Where other words tell another one, a name or a word that both have isn't a
+    date: "hier" is yesterday in French, but "Wer wohnt hier?" isn't French.
     """
-    languages = _languages_of_date_words()
-    words = dict.fromkeys(_LETTERS.findall(fold(text)))
-    counts = Counter(language for word in words for language in languages.get(word, ()))
+    words = [*dict.fromkeys(_LETTERS.findall(text.lower()))]
+    languages_of_words = [_languages_of_date_words().get(fold(word), ()) for word in words]
+    counts = Counter(itertools.chain.from_iterable(languages_of_words))
     most = max(counts.values(), default=0)
-    return [language for language, count in counts.items() if count == most]
+    languages = []
+    for language in (language for language, count in counts.items() if count == most):
+        is_date = [language in its_languages for its_languages in languages_of_words]
+        rest = [word for word, is_one in zip(words, is_date, strict=True) if not is_one]
+        evidence = sum(is_date) + len(function_words(language).intersection(rest))
+        if evidence > max(count_function_words(rest).values()):
+            languages.append(language)
+    return languages
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from memory.alerts.delivery import delivery_attempts, outbox
+from memory.alerts.delivery import delivery_attempts, outbox, webhook_endpoints
 from memory.alerts.models.staff_mail import StaffSubscription
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
 from memory.constraints.models.backtests import Backtest, BacktestState
@@ -168,6 +168,9 @@ def test_a_webhook_message_that_was_given_up_is_sent_again(user: MemoryUser) -> 
 
     message.refresh_from_db()
     assert (message.state, message.dead_since) == (DeliveryState.PENDING, None)
+    assert status_of("deliveries").dead == 0
+    assert status_of("deliveries").waiting == 0  # for its endpoint, which fails, and no worker
+    webhook_endpoints.enable(message.endpoint)
     assert status_of("deliveries").waiting == 1
 
 

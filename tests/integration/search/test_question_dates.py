@@ -64,6 +64,24 @@ def test_words_for_a_date_tell_their_own_language(
         assert dates.last - dates.first <= datetime.timedelta(days=7), question
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Wer wohnt hier?",  # French "hier": yesterday
+        "Ist das Restaurant hier gut?",
+        "Does Marti like tea?",  # Romanian "marți": Tuesday
+        "Is Morgen a good name?",  # German: tomorrow
+        "Who is Ieri?",  # Italian: yesterday
+        "¿Quién es Marti?",
+        "Où habite Morgen ?",
+    ],
+)
+def test_name_or_word_that_is_a_date_in_another_language_is_no_date(
+    user: MemoryUser, question: str
+) -> None:
+    assert relative_dates_of(question, user, NOW) is None
+
+
 def test_a_question_about_another_time_is_relative_to_it(user: MemoryUser) -> None:
     dates = relative_dates_of("¿Qué dije ayer?", user, NOW)
 
