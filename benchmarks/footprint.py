@@ -96,9 +96,16 @@ def memory_of(system: System) -> list[Row]:
         families[name] = [parent, *parent.children(recursive=True)]
     rows = []
     for name, family in families.items():
-        pss = sum(one.memory_full_info().pss for one in family) / 2**20
+        pss = sum(map(_pss, family)) / 2**20
         rows.append({"process": name, "processes": len(family), "mib": round(pss, 1)})
     return rows
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.NoSuchProcess:
+        return 0  # one of PostgreSQL's short-lived processes
 
 
 PROGRAM = """
