@@ -113,8 +113,7 @@ def test_classes_are_prescribed(run: Run, system: System, key: str, tmp_path: Pa
     assert user.state().domains["garage"].classes == {"Service": {"cost": "float"}}
 
 
-def test_a_folder_is_imported(run: Run, system: System, key: str, tmp_path: Path) -> None:
-    Client(system.base_url, key).users.create("cli-import")
+def test_a_folder_is_imported_for_a_new_user(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "pets.py").write_text(

@@ -327,7 +327,7 @@ def import_source(
         if dry_run:
             click.echo("\n".join([f"a project of {len(names)} Python files:", *names]))
             return
-        decision = here.user(user_id).import_project(_read_project(source, names))
+        decision = _existing_user(here, user_id).import_project(_read_project(source, names))
         here.show(decision, f"imported as version {decision.version}")
         return
     items = items_of(values_of(source))
@@ -337,14 +337,18 @@ def import_source(
             pass
         click.echo(_described(report, prices))
         return
-    client = here.client()
-    # The user may exist, or the key may be for this user alone.
-    with suppress(problems.Conflict, problems.NotFound, problems.NotAllowed):
-        client.users.create(user_id)
-    for report in import_items(client.user(user_id), items):
+    for report in import_items(_existing_user(here, user_id), items):
         click.echo(f"{report.added + report.known} entries …", err=True)
     click.echo(_described(report, prices))
     click.echo(f"added: {report.added}, there before: {report.known}, verified: {report.verified}")
+
+
+def _existing_user(here: _Session, user_id: str) -> User:
+    """Return a user, who is created unless the user exists or the key is for this user alone."""
+    client = here.client()
+    with suppress(problems.Conflict, problems.NotFound, problems.NotAllowed):
+        client.users.create(user_id)
+    return client.user(user_id)
 
 
 def project_files(source: Path) -> list[str]:
