@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Streams:
     `is_valid` says whether a stream's key or token is still valid.
     """
 
-    def __init__(self, threads: Executor, is_valid: Callable[[str], bool]) -> None:
+    def __init__(self, threads: Executor, is_valid: Callable[[str], Awaitable[bool]]) -> None:
         self._threads = threads
         self._is_valid = is_valid
         # For each workspace, the streams to wake and the newest event number seen.
@@ -160,13 +160,12 @@ class Streams:
 
         Ends when the subscription's key or token is no longer valid.
         """
-        loop = asyncio.get_running_loop()
         workspace, after = subscription.workspace.pk, subscription.after
         heartbeat = settings.UAC_EVENT_HEARTBEAT_SECONDS
         looked_at_key = time.monotonic()
         while True:
             if time.monotonic() - looked_at_key >= heartbeat:
-                if not await loop.run_in_executor(self._threads, self._is_valid, subscription.key):
+                if not await self._is_valid(subscription.key):
                     return
                 looked_at_key = time.monotonic()
             page = await self._page((workspace, subscription.user, after))

@@ -94,7 +94,11 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
     """Return the ASGI application. `wsgi` is the server's WSGI application, with the API."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
     client = httpx2.Client(transport=httpx2.WSGITransport(_for_agents(wsgi)))
-    streams = Streams(threads, lambda text: _find_key(text) is not None)
+
+    async def is_valid(text: str) -> bool:
+        return await _find_fresh(threads, text, None) is not None
+
+    streams = Streams(threads, is_valid)
 
     def caller_of(request: Request) -> Caller:
         headers = {
@@ -270,8 +274,7 @@ class GateKeeper:
         endpoint = _ENDPOINT.fullmatch(scope["path"])
         user_id = endpoint["user"] if endpoint else None
         audience = sign_in.resource_of(base_url, user_id) if endpoint else ""
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _find, text, audience) if text else None
+        found = await _find_fresh(self._threads, text, audience) if text else None
         if found and user_id is not None and found[1] not in (None, user_id):
             found = None
         if found is None or kind.lower() != "bearer":
@@ -323,6 +326,14 @@ def _check_transport(scope: Scope, headers: Headers) -> None:
         secure = secure if header is None else header.split(",")[0].strip() == value
     if settings.SECURE_SSL_REDIRECT and not secure:
         raise HTTPException(403, "Use https: API keys must not be sent in clear text.")
+
+
+async def _find_fresh(
+    threads: ThreadPoolExecutor, text: str, audience: str | None
+) -> tuple[ApiKey, str | None] | None:
+    """Return what `_find` does, with keys of the issuer that are up to date."""
+    await issuer.prepare(text)
+    return await asyncio.get_running_loop().run_in_executor(threads, _find, text, audience)
 
 
 @using_database()

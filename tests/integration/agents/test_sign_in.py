@@ -8,6 +8,7 @@ import html
 import json
 import re
 import secrets
+import socket
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -32,8 +33,10 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff.models import StaffAudit
 from memory.kernel.users import create_user
+from memory.kernel.workspaces import create_key
 from tests.conftest import cloned_database
 from tests.integration.operation.test_agents import alive
+from tests.waiting import scaled
 
 BASE = "http://testserver"
 REDIRECT = "http://127.0.0.1:33418/callback"
@@ -537,9 +540,7 @@ PRIVATE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 @pytest.fixture
-def own_issuer(
-    ada: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def own_issuer(ada: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The product's server, whose public key is found at its JWKS URL."""
     settings.UAC_MCP_ISSUER = ISSUER
     settings.UAC_MCP_JWKS_URL = f"{ISSUER}/jwks"
@@ -547,16 +548,20 @@ def own_issuer(
     public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(PRIVATE_KEY.public_key()))
     answer = {"keys": [{**public, "kid": "one", "use": "sig"}]}
     monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", lambda self: answer)
-    issuer._keys.cache_clear()
-    yield
-    issuer._keys.cache_clear()
+    monkeypatch.setattr(issuer, "signing_keys", issuer.SigningKeys())
 
 
-def token_for(user_id: str, key: Any = PRIVATE_KEY, algorithm: str = "RS256", **claims: Any) -> str:
+def token_for(
+    user_id: str,
+    key: Any = PRIVATE_KEY,
+    algorithm: str = "RS256",
+    key_id: str = "one",
+    **claims: Any,
+) -> str:
     in_an_hour = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     all_claims = {"iss": ISSUER, "aud": f"{BASE}/mcp", "exp": in_an_hour, "scope": "read"}
     return jwt.encode(
-        {**all_claims, "sub": user_id, **claims}, key, algorithm, headers={"kid": "one"}
+        {**all_claims, "sub": user_id, **claims}, key, algorithm, headers={"kid": key_id}
     )
 
 
@@ -607,3 +612,99 @@ def test_the_api_does_not_take_a_token_of_the_issuer(agent: Agent) -> None:
     headers = {"Authorization": f"Bearer {token_for('ada')}"}
 
     assert Client().get("/v1/users/ada/manifest/", headers=headers).status_code == 401
+
+
+@pytest.mark.usefixtures("own_issuer")
+def test_keys_of_the_issuer_are_fetched_again_for_an_unknown_one_but_not_for_each_token(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = jwt.PyJWKClient.fetch_data
+    fetched = []
+    monkeypatch.setattr(
+        jwt.PyJWKClient, "fetch_data", lambda self: fetched.append(1) or fetch(self)
+    )
+
+    for key_id in ("one", "one", "two", "three"):
+        agent.call(token_for("ada", key_id=key_id))
+    assert len(fetched) == 1
+    monkeypatch.setattr(issuer, "RETRY_SECONDS", 0.0)
+    agent.call(token_for("ada"))
+    assert len(fetched) == 1
+    agent.call(token_for("ada", key_id="two"))
+    assert len(fetched) == 2
+
+
+@pytest.mark.usefixtures("own_issuer")
+def test_known_keys_remain_valid_for_a_while_if_the_issuer_fails(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_error(agent.call(token_for("ada")))
+
+    def fail(self: jwt.PyJWKClient) -> None:
+        raise jwt.PyJWKClientConnectionError("no answer")
+
+    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", fail)
+    monkeypatch.setattr(issuer, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(issuer, "LIFETIME_SECONDS", 0.0)
+    assert not is_error(agent.call(token_for("ada")))
+    monkeypatch.setattr(issuer, "MAX_AGE_SECONDS", 0.0)
+    assert agent.call(token_for("ada")).status_code == 401
+
+
+def test_an_issuer_that_never_answers_delays_only_its_own_tokens(
+    ada: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, key = create_key(ada.workspace, "agent")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings.UAC_MCP_ISSUER = ISSUER
+        settings.UAC_MCP_JWKS_URL = f"http://127.0.0.1:{silent.getsockname()[1]}/jwks"
+        settings.UAC_MCP_WORKSPACE = ada.workspace.name
+        monkeypatch.setattr(issuer, "signing_keys", issuer.SigningKeys())
+        monkeypatch.setattr(issuer, "TIMEOUT_SECONDS", scaled(60))
+
+        async def ask() -> None:
+            app = web.application(get_wsgi_application())
+            async with (
+                alive(app),
+                httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=BASE) as client,
+            ):
+
+                async def status(token: str) -> int:
+                    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+                    answer = await client.post("/mcp", json=CALL, headers=headers)
+                    return answer.status_code
+
+                of_issuer = [
+                    asyncio.create_task(status(token_for("ada", key_id=str(number))))
+                    for number in range(2 * web.THREADS)
+                ]
+                loop = asyncio.get_running_loop()
+                connected = await loop.run_in_executor(None, silent.accept)
+                assert await status(key) == 200
+                assert not any(task.done() for task in of_issuer)
+                connected[0].close()
+                assert set(await asyncio.gather(*of_issuer)) == {401}
+                assert await status(token_for("ada")) == 401
+
+        asyncio.run(ask())
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+
+
+def test_a_token_waits_a_limited_time_for_the_issuer(
+    agent: Agent, ada: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.UAC_MCP_ISSUER = ISSUER
+    settings.UAC_MCP_JWKS_URL = f"{ISSUER}/jwks"
+    settings.UAC_MCP_WORKSPACE = ada.workspace.name
+    released = threading.Event()
+    monkeypatch.setattr(issuer, "signing_keys", issuer.SigningKeys())
+    monkeypatch.setattr(issuer, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", lambda self: released.wait() and None)
+
+    try:
+        assert agent.call(token_for("ada")).status_code == 401
+        assert not issuer.signing_keys.is_due("one")
+    finally:
+        released.set()
