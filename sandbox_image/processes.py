@@ -29,10 +29,6 @@ OUT_OF_MEMORY_COUNTERS = (
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
 )
 
-# The path of the writable directory, or None if there is none. The host, which mounts the
-# directory, also sets this environment variable.
-SCRATCH = os.environ.get("UAC_SCRATCH")
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -117,13 +113,6 @@ def release_memory() -> None:
     """Return allocated but unused memory to the kernel, if the C library supports it."""
     if hasattr(_libc, "malloc_trim"):
         _libc.malloc_trim(0)
-
-
-def remove_files() -> None:
-    """Empty the writable directory, if there is one."""
-    if SCRATCH is not None:
-        for file in Path(SCRATCH).iterdir():  # the directory can't contain other directories
-            file.unlink()
 
 
 def _children() -> list[int]:

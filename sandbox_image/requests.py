@@ -17,7 +17,6 @@ from .errors import QUERY
 from .evaluation import Evaluation, Instant
 from .forecasting import Horizon
 from .loader import BadRequestError, Project, selected
-from .processes import SCRATCH
 from .supervision import of_one_side
 
 
@@ -119,9 +118,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
                 works = [{**work, **until} for work in works]
                 for work in works[:1]:
                     horizon(work)
-            # With a writable directory, a constraint would find files written by the previous
-            # constraint.
-            together = SCRATCH is None and (files is not None or evaluation.shares_processes())
+            together = files is not None or evaluation.shares_processes()
             check = check_forecast if operation == "forecast" else check_constraint
         case "tests":
             works = [{"op": operation, "item": path} for path in _selected(paths, "tests", request)]

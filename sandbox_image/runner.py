@@ -23,7 +23,7 @@ from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
 from .library_names import NAMES
 from .loader import BadRequestError, Project, compile_source, selected, to_bytecode
-from .processes import confinement, kill_descendants, release_memory, remove_files
+from .processes import confinement, kill_descendants, release_memory
 from .progress import Report
 from .requests import Files, Plan, horizon, instant, moment, plan
 from .supervision import HostGoneError, OutOfMemoryError, Supervisor
@@ -205,7 +205,6 @@ class Runner:
                 texts.clear()  # files may be large, and later children would inherit them
             self.evaluation = Evaluation(self.project)  # discards indexes built during the load
             kill_descendants()
-            remove_files()
         report = Report(
             load_seconds=time.monotonic() - started,
             seconds=time.monotonic() - started,

@@ -15,12 +15,10 @@ from .loader import WORKSPACE
 from .processes import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
-    SCRATCH,
     count_children,
     kill_descendants,
     out_of_memory_kills,
     prctl,
-    remove_files,
 )
 from .progress import Progress, Report
 from .uac import protocol
@@ -98,9 +96,6 @@ class Supervisor:
             finally:
                 results.close()
                 stdout.close()
-            if SCRATCH is not None:
-                self.sweep()  # after this, no process is left that could write to the directory
-                remove_files()
             if answers is None:  # unknown which task failed: now run each in its own child
                 together = False
             else:

@@ -90,8 +90,6 @@ class Migration(migrations.Migration):
                 ("result_kib", models.PositiveIntegerField(blank=True, null=True)),
                 ("result_depth", models.PositiveIntegerField(blank=True, null=True)),
                 ("memory_mib", models.PositiveIntegerField(blank=True, null=True)),
-                ("pids", models.PositiveIntegerField(blank=True, null=True)),
-                ("tmpfs_mib", models.PositiveIntegerField(blank=True, null=True)),
                 ("single_use", models.BooleanField(default=False)),
                 ("llm_judged_sessions", models.PositiveIntegerField(blank=True, null=True)),
                 ("llm_judged_days", models.PositiveIntegerField(blank=True, null=True)),

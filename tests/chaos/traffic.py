@@ -24,7 +24,7 @@ READERS = 2
 PATIENCE = scaled(120.0)
 SIZES = (1, 1, 2, 5, 20, 40)
 PURCHASES = "(len(purchases), sum(p.cents for p in purchases))"
-# Writes until its file system is full.
+# Tries to write a file, which no sandbox allows.
 GLUTTON = "open('/tmp/much', 'w').write('x' * 10**7)"
 
 

@@ -27,8 +27,6 @@ OTHERS = {
     "result_kib": 20,
     "result_depth": 5,
     "memory_mib": 2048,
-    "pids": 64,
-    "tmpfs_mib": 16,
 }
 
 
@@ -53,7 +51,6 @@ def test_unset_limit_is_the_servers(name: str) -> None:
         ({"total_seconds": 3}, "wall_seconds", 3),
         ({"total_seconds": 3}, "cpu_seconds", 3),
         ({"memory_mib": 256}, "process_memory_mib", 112),
-        ({"memory_mib": 512, "tmpfs_mib": 64}, "process_memory_mib", 208),
     ],
 )
 def test_default_yields_to_a_chosen_limit(
@@ -80,12 +77,9 @@ def test_default_yields_to_a_chosen_limit(
         ({"memory_mib": 64}, "memory_mib", "between 128 and 4096 (MiB), not 64."),
         ({"memory_mib": 8192}, "memory_mib", "between 128 and 4096 (MiB), not 8192:"
          " UAC_SANDBOX_MEMORY_MIB_MOST is 4096."),
-        ({"memory_mib": 128, "tmpfs_mib": 64}, "memory_mib", "at least 192 MiB, or reduce tmpfs"),
         ({"output_kib": 0}, "output_kib", "between 1 and 16384 (KiB), not 0."),
         ({"result_kib": 10**6}, "result_kib", "between 1 and 16384 (KiB), not 1000000."),
         ({"result_depth": 49}, "result_depth", "between 1 and 48 (levels), not 49."),
-        ({"pids": 1}, "pids", "between 4 and 256 (processes), not 1."),
-        ({"tmpfs_mib": 1000}, "tmpfs_mib", "UAC_SANDBOX_TMPFS_MIB_MOST"),
     ],
 )  # fmt: skip
 def test_invalid_limit_is_refused_by_field(chosen: dict[str, float], name: str, told: str) -> None:
@@ -98,7 +92,6 @@ def test_invalid_limit_is_refused_by_field(chosen: dict[str, float], name: str, 
 
 def test_advice_is_good() -> None:
     assert validate_overrides({"process_memory_mib": 800, "memory_mib": 1632}) == {}
-    assert validate_overrides({"memory_mib": 192, "tmpfs_mib": 64}) == {}
     assert validate_overrides({"wall_seconds": 40, "total_seconds": 40, "cpu_seconds": 40}) == {}
 
 
@@ -107,7 +100,7 @@ def test_a_ceiling_that_was_lowered_holds_for_what_was_chosen_before() -> None:
     holds = effective({"memory_mib": 2048, "process_memory_mib": 1000})
 
     assert holds.memory_mib == 512
-    assert holds.process_memory_mib == process_memory_most(512, 0) == 240
+    assert holds.process_memory_mib == process_memory_most(512) == 240
 
 
 @pytest.mark.parametrize(
@@ -122,11 +115,10 @@ def test_the_servers_settings_need_not_all_be_set(changed: dict[str, float]) -> 
     ("setting", "value", "named"),
     [
         ("UAC_SANDBOX_WALL_SECONDS", 91, "UAC_SANDBOX_WALL_SECONDS"),
-        ("UAC_SANDBOX_TMPFS_MIB", 250, "UAC_SANDBOX_MEMORY_MIB"),
         ("UAC_SANDBOX_TOTAL_SECONDS", 3600, "UAC_SANDBOX_TOTAL_SECONDS"),
         ("UAC_SANDBOX_MEMORY_MIB", 64, "UAC_SANDBOX_MEMORY_MIB"),
         ("UAC_SANDBOX_MEMORY_MIB_MOST", 64, "UAC_SANDBOX_MEMORY_MIB_MOST"),
-        ("UAC_SANDBOX_TMPFS_MIB", -1, "UAC_SANDBOX_TMPFS_MIB"),
+        ("UAC_SANDBOX_OUTPUT_KIB", -1, "UAC_SANDBOX_OUTPUT_KIB"),
     ],
 )
 def test_a_setting_that_is_wrong_is_named(setting: str, value: float, named: str) -> None:

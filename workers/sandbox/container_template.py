@@ -3,7 +3,6 @@
 `seccomp.json` lists the permitted system calls.
 """
 
-import json
 import os
 import secrets
 from pathlib import Path
@@ -19,11 +18,6 @@ from workers.sandbox.limits import DEFAULT_SHAPE, MEBIBYTE, Shape
 # an endless loop in loaded code even if the worker was killed. Child processes that run user code
 # are limited separately, to less time.
 LIFETIME_CPU_SECONDS = 120
-# The scratch directory that user code may write to if the workspace allows it; the runner empties
-# the directory after every use.
-SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
-# The number of files is kept low (nr_inodes) so that emptying the directory takes almost no time.
-SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
 # Container user IDs: within the 65,536 IDs that a container gets if the engine uses user namespaces
 # or runs rootless.
 USER_IDS = range(10_000, 60_000)
@@ -62,12 +56,15 @@ MASKED_PATHS = [
     *(str(path) for path in sorted(_KERNEL.glob("*")) if path.name != "cap_last_cap"),
 ]
 
-# Lowest file size limit to set, in bytes: even if user code may write no files, crun itself writes
-# a file of one kilobyte under this limit.
+# File size limit, in bytes: user code may write no files, but crun itself writes one of a kilobyte
+# under this limit.
 CRUN_BYTES = 64 * 1024
 # Limit on open files: crun itself opens every masked path under this limit. User code runs in child
 # processes with a lower one.
 CRUN_FILES = 512
+# Maximum number of processes in a container: the runner, its fork and the engine need a few, and
+# user code cannot start any.
+PIDS = 32
 # Number of processes and threads per container that gVisor itself needs.
 PIDS_OF_GVISOR = 224
 # gVisor masks no paths, describes the processors, lets a process open whatever another process of
@@ -80,12 +77,11 @@ HIDDEN_UNDER_GVISOR = dict.fromkeys(_HIDDEN, "ro,size=4k")
 def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
     """Return the template for all sandbox containers, in the format of the engine's API."""
     memory = shape.memory_mib * MEBIBYTE
-    scratch = shape.tmpfs_mib * MEBIBYTE
     user_id = secrets.choice(USER_IDS)
     return {
         "Image": image,
         "User": f"{user_id}:{user_id}",
-        "Env": [f"PYTHONHASHSEED={hash_seed}", *([f"UAC_SCRATCH={SCRATCH}"] if scratch else [])],
+        "Env": [f"PYTHONHASHSEED={hash_seed}"],
         "Hostname": "sandbox",
         "Labels": {ownership.LABEL: ownership.owner(os.getpid())},
         "NetworkDisabled": True,
@@ -105,24 +101,21 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
             "IpcMode": "none",
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
+            "SecurityOpt": ["no-new-privileges:true", f"seccomp={SECCOMP_PROFILE.read_text()}"],
             "MaskedPaths": MASKED_PATHS,
             # The other paths in the engine's own list of read-only paths are masked above; crun
             # would leave this path writable.
             "ReadonlyPaths": ["/sys/fs/cgroup"],
-            "Tmpfs": {
-                **(HIDDEN_UNDER_GVISOR if is_gvisor() else {}),
-                **({SCRATCH: f"{SCRATCH_OPTIONS},size={scratch}"} if scratch else {}),
-            },
+            "Tmpfs": HIDDEN_UNDER_GVISOR if is_gvisor() else {},
             "Memory": memory,
             "MemorySwap": memory,
-            "PidsLimit": shape.pids + (PIDS_OF_GVISOR if is_gvisor() else 0),
+            "PidsLimit": PIDS + (PIDS_OF_GVISOR if is_gvisor() else 0),
             "NanoCpus": 1_000_000_000,
             "OomScoreAdj": 500,
             "Ulimits": [
                 Ulimit(name="cpu", soft=LIFETIME_CPU_SECONDS, hard=LIFETIME_CPU_SECONDS),
                 Ulimit(name="core", soft=0, hard=0),
-                Ulimit(name="fsize", soft=max(scratch, CRUN_BYTES), hard=max(scratch, CRUN_BYTES)),
+                Ulimit(name="fsize", soft=CRUN_BYTES, hard=CRUN_BYTES),
                 Ulimit(name="nofile", soft=CRUN_FILES, hard=CRUN_FILES),
                 Ulimit(name="msgqueue", soft=0, hard=0),
                 Ulimit(name="memlock", soft=0, hard=0),
@@ -131,16 +124,6 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
             "RestartPolicy": {"Name": "no"},
         },
     }
-
-
-def _profile(scratch: int) -> str:
-    """Return the seccomp profile, which also permits removing files if `scratch` is set."""
-    text = SECCOMP_PROFILE.read_text()
-    if not scratch:
-        return text
-    profile = json.loads(text)
-    profile["syscalls"].append({"names": ["unlink", "unlinkat"], "action": "SCMP_ACT_ALLOW"})
-    return json.dumps(profile)
 
 
 def is_gvisor() -> bool:

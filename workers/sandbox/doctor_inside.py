@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workers.sandbox.client import Sandbox
-from workers.sandbox.container_template import SCRATCH
-from workers.sandbox.doctor_probes import Failed, default_shape, value_of
+from workers.sandbox.doctor_probes import Failed, value_of
 from workers.sandbox.image import SOURCES
 from workers.sandbox.results import SandboxError
 
@@ -115,14 +114,13 @@ found
 
 
 def _read_only(sandbox: Sandbox) -> str:
-    allowed = {SCRATCH} if default_shape().tmpfs_mib else set()
-    if writable := sorted(set(value_of(sandbox, WRITABLE)) - allowed):
+    if writable := value_of(sandbox, WRITABLE):
         raise Failed(
             f"files can be created in {', '.join(writable[:5])}",
             "make the engine obey `ReadonlyRootfs`, and the runtime mount no other writable"
             " directory",
         )
-    return f"only {SCRATCH} can be written to" if allowed else "nothing can be written to"
+    return "nothing can be written to"
 
 
 def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandbox], str]:

@@ -5,14 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import docker as engine
 from docker.errors import NotFound
 
 from workers.sandbox import ownership
-from workers.sandbox.container_template import SCRATCH, container_config, is_gvisor
+from workers.sandbox.container_template import container_config, is_gvisor
 from workers.sandbox.doctor_probes import (
     RUNNER,
     Failed,
@@ -27,7 +26,6 @@ from workers.sandbox.limits import MEBIBYTE
 # Memory limit of a test container, in MiB: enough for the container to start, but less than its
 # program tries to fill.
 SMALL_MIB = 64
-SCRATCH_MIB = 4
 FORKS = 600
 # Exit statuses of a program that could not fork, and of a program that was killed.
 REFUSED_TO_FORK = 3
@@ -104,30 +102,6 @@ def _strangers() -> str:
     return f"users {', '.join(map(str, users))}; hash seeds take effect"
 
 
-def _scratch() -> str:
-    """Check the writable directory that a workspace may allow its sandboxes.
-
-    The directory must not exceed its size limit, and must be empty at the start of each use.
-    """
-    code = (
-        f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
-        f"try:\n    with open('{SCRATCH}/file', 'wb', 0) as file:\n"
-        "        while written < most: written += file.write(bytes(65536))\n"
-        "except OSError: pass\nwritten"
-    )
-    with open_empty(shape=replace(default_shape(), tmpfs_mib=SCRATCH_MIB)) as sandbox:
-        written = value_of(sandbox, code)
-        left = value_of(sandbox, f"import os\nos.listdir('{SCRATCH}')")
-    if not 0 < written <= SCRATCH_MIB * MEBIBYTE or left:
-        raise Failed(
-            f"{written} bytes could be written to a directory of {SCRATCH_MIB} MiB, and {len(left)}"
-            " files remained for the next use",
-            "make the engine and its runtime obey `Tmpfs`, or let no workspace have a"
-            " writable directory (UAC_SANDBOX_TMPFS_MIB_MOST=0)",
-        )
-    return f"a directory of {SCRATCH_MIB} MiB holds no more than that, and is empty at the next use"
-
-
 def _leftovers() -> str:
     with subprocess.Popen([sys.executable, "-c", ""]) as worker:  # nosec B603 # a constant
         worker.wait()
@@ -149,7 +123,6 @@ def _leftovers() -> str:
 CHECKS_OUTSIDE: dict[str, Callable[[], str]] = {
     "container's memory": _memory_of_a_container,
     "container's processes": _processes_of_a_container,
-    "limit of files": _scratch,
     "users and seeds": _strangers,
     "leftovers": _leftovers,
 }

@@ -59,18 +59,16 @@ class Shape:
     """Properties fixed for a sandbox's lifetime; the process runner uses only the memory limit."""
 
     memory_mib: int = 1024  # memory limit, including swap
-    pids: int = 32
-    tmpfs_mib: int = 0  # size of the writable /tmp; if 0, nothing is writable
 
     @classmethod
     def from_limits(cls, limits: SandboxLimits) -> "Shape":
         """Return the sandbox shape for these settings."""
-        return cls(memory_mib=limits.memory_mib, pids=limits.pids, tmpfs_mib=limits.tmpfs_mib)
+        return cls(memory_mib=limits.memory_mib)
 
     @property
     def process_memory_bytes(self) -> int:
         """Return the memory limit per process in the sandbox, in bytes."""
-        return process_memory_most(self.memory_mib, self.tmpfs_mib) * MEBIBYTE
+        return process_memory_most(self.memory_mib) * MEBIBYTE
 
 
 DEFAULT_SHAPE = Shape()

@@ -7,13 +7,8 @@ from typing import Any
 
 from django.conf import settings
 
-from workers.sandbox.container_template import (
-    SCRATCH,
-    SCRATCH_OPTIONS,
-    USER_IDS,
-    container_config,
-)
-from workers.sandbox.limits import MEBIBYTE, Shape
+from workers.sandbox.container_template import USER_IDS, container_config
+from workers.sandbox.limits import DEFAULT_SHAPE, MEBIBYTE, Shape
 from workers.sandbox.ownership import LABEL
 from workers.sandbox.proxy_requests import RequestDenied
 
@@ -24,14 +19,12 @@ OWNER = re.compile(r"[0-9a-f-]{36}/pid:\[\d{1,20}\]/\d{1,7}/\d{0,20}", re.ASCII)
 def from_template(body: bytes) -> dict[str, Any]:
     """Return the template if the body of a `create` request equals it, else raise RequestDenied.
 
-    Values that differ from sandbox to sandbox (image id, user, hash seed, owner, and the limits on
-    memory, processes and scratch space) are read from the body, checked against their bounds and
-    put into the template.
+    Values that differ from sandbox to sandbox (image id, user, hash seed, owner, and the limit on
+    memory) are read from the body, checked against their bounds and put into the template.
     """
     given = _parsed(body)
     try:
-        host, (seed, *_) = given["HostConfig"], given["Env"]
-        user, labels = given["User"], given["Labels"]
+        (seed,), user, labels = given["Env"], given["User"], given["Labels"]
         hash_seed = int(_match(r"PYTHONHASHSEED=(\d{1,10})", seed, "Env"))
         user_id = int(_match(r"(\d{5}):\d{5}", user, "User"))
         image = _match(r"(sha256:[0-9a-f]{64})", given["Image"], "Image")
@@ -39,15 +32,7 @@ def from_template(body: bytes) -> dict[str, Any]:
             raise RequestDenied("create: Labels are not those of a sandbox")
         if user_id not in USER_IDS or hash_seed >= 2**32:
             raise RequestDenied("create: User or hash seed is out of bounds")
-        scratch = str(host["Tmpfs"].get(SCRATCH, ""))
-        size = re.fullmatch(rf"{re.escape(SCRATCH_OPTIONS)},size=([0-9]{{1,12}})", scratch)
-        # The template adds gVisor's own processes to the limit, so subtract them again.
-        added = container_config("", 0, Shape(pids=0))["HostConfig"]["PidsLimit"]
-        shape = Shape(
-            memory_mib=_within("Memory", host["Memory"] // MEBIBYTE, _most("MEMORY_MIB")),
-            pids=_within("PidsLimit", host["PidsLimit"] - added, _most("PIDS")),
-            tmpfs_mib=_within("Tmpfs", int(size[1]) // MEBIBYTE, _most("TMPFS_MIB")) if size else 0,
-        )
+        shape = Shape(memory_mib=_memory_mib(given["HostConfig"]["Memory"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RequestDenied(f"create: does not match the template: {error!r:.100}") from None
     template = container_config(image, hash_seed, shape)
@@ -84,15 +69,13 @@ def _match(pattern: str, text: str, field: str) -> str:
     return match[1]
 
 
-def _within(field: str, number: int, most: int) -> int:
-    if type(number) is not int or not 1 <= number <= most:
-        raise RequestDenied(f"create: {field} is out of bounds (1 to {most})")
-    return number
-
-
-def _most(name: str) -> int:
-    """Return the highest limit that a workspace or the type checker's sandboxes may have."""
-    return max(int(getattr(settings, f"UAC_SANDBOX_{name}_MOST")), 1024 * (name == "MEMORY_MIB"))
+def _memory_mib(given: Any) -> int:
+    """Return the limit on memory, which a workspace's or the type checker's sandboxes may have."""
+    memory_mib = given // MEBIBYTE
+    most = max(settings.UAC_SANDBOX_MEMORY_MIB_MOST, DEFAULT_SHAPE.memory_mib)
+    if type(memory_mib) is not int or not 1 <= memory_mib <= most:
+        raise RequestDenied(f"create: Memory is out of bounds (1 to {most})")
+    return memory_mib
 
 
 def _difference(expected: Any, given: Any, path: str = "") -> str:

@@ -15,7 +15,7 @@ from sandbox_image.uac import protocol
 from workers.metrics.sandbox_metrics import measured
 from workers.sandbox.exchange import read_message
 from workers.sandbox.interface import Program
-from workers.sandbox.limits import Shape
+from workers.sandbox.limits import DEFAULT_SHAPE
 from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import configured_runner
 from workers.typecheck.image import typecheck_image_name
@@ -23,7 +23,6 @@ from workers.typecheck.image import typecheck_image_name
 # Seconds to wait for a response: more than a check may take under its own CPU time limit.
 DEADLINE_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1024 * 1024
-SHAPE = Shape(memory_mib=1024, pids=8)
 MODULE = f"{typecheck_image.__name__}.checker"
 
 _STOPPED = {
@@ -57,7 +56,7 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
     program = Program(typecheck_image_name(), "UAC_TYPECHECK_IMAGE", MODULE)
     deadline = time.monotonic() + DEADLINE_SECONDS
     try:
-        with configured_runner().open_channel(program, SHAPE, deadline) as channel:
+        with configured_runner().open_channel(program, DEFAULT_SHAPE, deadline) as channel:
             channel.send(request, deadline)
             answer = read_message(channel, MAX_ANSWER_BYTES, deadline)
         outcome = answer["outcome"]

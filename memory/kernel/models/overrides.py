@@ -47,8 +47,6 @@ class SettingsOverrides(models.Model):
     result_kib = _whole("result (KiB)")
     result_depth = _whole()
     memory_mib = _whole("container memory (MiB)")
-    pids = _whole("processes")
-    tmpfs_mib = _whole("tmpfs (MiB)")
     single_use = models.BooleanField(
         "single-use containers",
         default=False,

@@ -226,18 +226,8 @@ SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
     Setting("UAC_SANDBOX_MEMORY_MIB", 1024, "Memory per container, in MiB. The loaded project may"
             " use a little less than half of it.", "MiB", 128, "UAC_SANDBOX_MEMORY_MIB_MOST",
             reason=_INTERPRETER, field="memory_mib"),
-    Setting("UAC_SANDBOX_PIDS", 32, "Maximum number of processes in one container. User code cannot"
-            " start any.", "processes", 4, "UAC_SANDBOX_PIDS_MOST", reason="The runner, its fork"
-            " and the engine need this many.", field="pids"),
-    Setting("UAC_SANDBOX_TMPFS_MIB", 0, "Size in MiB of a writable /tmp, which is emptied after"
-            " every use. Its content counts towards the container's memory.", "MiB", 0,
-            "UAC_SANDBOX_TMPFS_MIB_MOST", zero="no writable folder", field="tmpfs_mib"),
     Setting("UAC_SANDBOX_MEMORY_MIB_MOST", 4096, "Largest `memory_mib` that a workspace may set.",
             "MiB", 128, 2**21),
-    Setting("UAC_SANDBOX_PIDS_MOST", 256, "Largest `pids` that a workspace may set.", "processes",
-            4, 2**15),
-    Setting("UAC_SANDBOX_TMPFS_MIB_MOST", 256, "Largest `tmpfs_mib` that a workspace may set.",
-            "MiB", 0, 2**20),
 ))
 CONSTRAINTS = Group("Constraints", check="uac.E014", settings=(
     Setting("UAC_DAILY_RUN_HOUR", 6, "Hour at which a user's constraints run each day, in the"

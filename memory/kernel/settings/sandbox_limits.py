@@ -32,8 +32,6 @@ class SandboxLimits:
     result_kib: int
     result_depth: int
     memory_mib: int
-    pids: int
-    tmpfs_mib: int
 
 
 def ceiling(name: str) -> float:
@@ -42,16 +40,15 @@ def ceiling(name: str) -> float:
     return float(getattr(settings, maximum) if isinstance(maximum, str) else maximum or math.inf)
 
 
-def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
+def process_memory_most(memory_mib: int) -> int:
     """Return how much memory, in MiB, a process may use in a container of this size.
 
-    The container also holds the process this one was forked from, which may use as much memory, and
-    data written to the tmpfs counts as memory, too. Because each process may use less than half of
-    the remaining memory, Python always reaches its limit first and raises MemoryError. So the
-    kernel OOM-kills processes in a container only if the machine itself runs out of memory, which
-    is not the fault of the user's code.
+    The container also holds the process this one was forked from, which may use as much memory.
+    Because each process may use less than half of the memory, Python always reaches its limit first
+    and raises MemoryError. So the kernel OOM-kills processes in a container only if the machine
+    itself runs out of memory, which is not the fault of the user's code.
     """
-    return (memory_mib - RESERVED_MIB - tmpfs_mib) // 2
+    return (memory_mib - RESERVED_MIB) // 2
 
 
 def effective(own: Overrides) -> SandboxLimits:
@@ -61,7 +58,7 @@ def effective(own: Overrides) -> SandboxLimits:
         name: LIMITS[name].value_type(min(value, ceiling(name))) for name, value in chosen.items()
     }
     wall_seconds = min(values["wall_seconds"], values["total_seconds"])
-    most = process_memory_most(values["memory_mib"], values["tmpfs_mib"])
+    most = process_memory_most(values["memory_mib"])
     values["wall_seconds"] = wall_seconds
     values["cpu_seconds"] = min(values["cpu_seconds"], math.ceil(wall_seconds))
     values["process_memory_mib"] = min(values["process_memory_mib"], most)
@@ -74,7 +71,7 @@ def validate_overrides(own: Overrides) -> dict[str, str]:
 
 
 def _contradictions(chosen: Overrides) -> dict[str, str]:
-    """Map limits that have no effect, or leave a process too little memory, to the problem."""
+    """Map limits that have no effect to the problem."""
     problems: dict[str, str] = {}
     holds = effective(chosen)
     wall, cpu = chosen.get("wall_seconds"), chosen.get("cpu_seconds")
@@ -88,27 +85,15 @@ def _contradictions(chosen: Overrides) -> dict[str, str]:
             f"Execution is stopped after {holds.wall_seconds:g} s (wall_seconds): choose at most"
             f" {holds.cpu_seconds} s, or set wall_seconds to at least {cpu:g}."
         )
-    rest = process_memory_most(holds.memory_mib, holds.tmpfs_mib)
+    rest = process_memory_most(holds.memory_mib)
     process = chosen.get("process_memory_mib")
-    least = int(LIMITS["process_memory_mib"].minimum or 0)
-    if rest < least:
-        problems["memory_mib"] = (
-            f"{holds.memory_mib} MiB, of which tmpfs_mib takes {holds.tmpfs_mib} MiB, leave only"
-            f" {max(rest, 0)} MiB for a process, which needs at least {least} MiB: choose at least"
-            f" {_container_of(least, holds)} MiB, or reduce tmpfs_mib."
-        )
-    elif process is not None and process > rest:
+    if process is not None and process > rest:
         problems["process_memory_mib"] = (
             f"In a container of {holds.memory_mib} MiB (memory_mib), a process may use at most"
             f" {rest} MiB: choose at most {rest} MiB, or set memory_mib to at least"
-            f" {_container_of(int(process), holds)}."
+            f" {2 * int(process) + RESERVED_MIB}."
         )
     return problems
-
-
-def _container_of(process_memory_mib: int, holds: SandboxLimits) -> int:
-    """Return how much memory, in MiB, a container needs for a process to be allowed this much."""
-    return 2 * process_memory_mib + RESERVED_MIB + holds.tmpfs_mib
 
 
 def validate_server_settings() -> dict[str, str]:

@@ -26,7 +26,7 @@ def test_effective_limit_is_shown_beside_the_override(
     words = shown(admin_client.get(page_url(workspace)))
     assert "Container: kept for 10 s after its last use" in words
     assert "Wall seconds: 5 seconds , server default; at most 90 seconds" in words
-    assert "Tmpfs (MiB): 0 MiB , server default; at most 256 MiB" in words
+    assert "Container memory (MiB): 1024 MiB , server default; at most 4096 MiB" in words
     for setting in environment.SANDBOXES.overridable.values():
         assert setting.meaning in words
 
@@ -66,7 +66,7 @@ def test_empty_limit_is_the_servers(
         ),
         ({"wall_seconds": "nan"}, "Enter a number"),
         ({"wall_seconds": "inf"}, "Enter a number"),
-        ({"pids": "-1"}, "greater than or equal to 0"),
+        ({"output_kib": "-1"}, "greater than or equal to 0"),
         ({"result_kib": "lots"}, "Enter a whole number"),
     ],
 )
@@ -76,7 +76,7 @@ def test_invalid_limit_is_refused_beside_its_field(
     response = change(admin_client, workspace, **chosen)
 
     assert told in shown(response)
-    for holds in ("Wall seconds: 5 seconds", "Container memory (MiB): 1024 MiB", "Processes: 32"):
+    for holds in ("Wall seconds: 5 seconds", "Container memory (MiB): 1024 MiB"):
         assert holds in shown(response)
     assert list(response.context["adminform"].form.errors) == [list(chosen)[-1]]
     workspace.refresh_from_db()
@@ -86,11 +86,11 @@ def test_invalid_limit_is_refused_beside_its_field(
 def test_a_new_workspace_may_have_limits_at_once(admin_client: Client) -> None:
     assert "Wall seconds: 5 seconds" in shown(admin_client.get(add_url(Workspace)))
 
-    form = {"name": "new", "time_zone": "UTC", "pids": "64", "single_use": "on"}
+    form = {"name": "new", "time_zone": "UTC", "memory_mib": "2048", "single_use": "on"}
     admin_client.post(add_url(Workspace), form)
 
     workspace = Workspace.objects.get(name="new")
-    assert (workspace.pids, workspace.single_use) == (64, True)
+    assert (workspace.memory_mib, workspace.single_use) == (2048, True)
 
 
 def test_viewer_sees_limits_and_changes_none(staff: Any, workspace: Workspace) -> None:

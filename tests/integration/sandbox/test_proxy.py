@@ -26,13 +26,12 @@ from tests.steps import not_none
 from tests.waiting import eventually, scaled
 from workers.sandbox import docker, ownership, proxy_requests
 from workers.sandbox import proxy as proxying
-from workers.sandbox.container_template import SCRATCH_OPTIONS, container_config
+from workers.sandbox.container_template import container_config
 from workers.sandbox.image import default_image
 from workers.sandbox.limits import MEBIBYTE, Shape
 from workers.sandbox.proxy import Proxy
 from workers.sandbox.proxy_engine import Engine
 from workers.sandbox.proxy_requests import BODY_BYTES
-from workers.typecheck.checker import SHAPE as TYPECHECK_SHAPE
 
 # The machine's engine itself, wherever other tests have pointed this process.
 ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
@@ -187,10 +186,9 @@ class TestTheTemplate:
         "config",
         [
             template(),
-            template(memory_mib=4096, pids=256, tmpfs_mib=256),
-            container_config(IMAGE, 0, TYPECHECK_SHAPE),
+            template(memory_mib=4096),
         ],
-        ids=["usual", "largest", "type checker"],
+        ids=["usual", "largest"],
     )
     def test_passes_and_is_what_the_engine_is_sent(
         self, proxy: str, fake: FakeEngine, config: Config
@@ -204,9 +202,8 @@ class TestTheTemplate:
     def test_gvisor_template_passes_for_that_runtime(self, proxy: str, fake: FakeEngine) -> None:
         with override_settings(UAC_SANDBOX_RUNTIME="runsc"):
             assert create(proxy, template())[0] == 201
-            assert create(proxy, template(tmpfs_mib=16))[0] == 201
         assert create(proxy, {**template(), "HostConfig": {"Runtime": "runsc"}})[0] == 403
-        assert len(created(fake)) == 2
+        assert len(created(fake)) == 1
 
 
 HOST: dict[str, Any] = {
@@ -311,7 +308,6 @@ class TestWhatDiffers:
             (("HostConfig", "PidsLimit"), 100_000),
             (("HostConfig", "PidsLimit"), None),
             (("HostConfig", "Tmpfs"), {"/tmp": "rw,exec,size=1048576"}),
-            (("HostConfig", "Tmpfs"), {"/tmp": f"{SCRATCH_OPTIONS},size={2**40}"}),
             (("HostConfig", "CapDrop"), ["ALL", 1]),
             (("HostConfig", "Ulimits", 0, "Hard"), 10**9),
             (("HostConfig", "ReadonlyRootfs"), 1),  # equal to true, to Python alone
@@ -616,7 +612,7 @@ class TestWithTheEngine:
         docker._thread.__dict__.clear()
 
     def test_a_sandbox_starts_confined_computes_and_is_removed(self, through: str) -> None:
-        with docker.start(shape=Shape(tmpfs_mib=4)) as sandbox:
+        with docker.start() as sandbox:
             sandbox.load({"domains/__init__.py": ""})
             large = sandbox.evaluate("'x' * 900_000", now=NOW, time_zone="UTC")
             assert large.value == "x" * 900_000

@@ -9,7 +9,7 @@ from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
 from tests.integration.sandbox.test_docker import FILL, GIGABYTE, worker_at_work
 from tests.waiting import eventually
-from workers.sandbox import docker
+from workers.sandbox import container_template, docker
 from workers.sandbox.limits import Limits, Shape
 from workers.sandbox.results import SandboxError
 
@@ -103,9 +103,12 @@ def test_containers_of_a_killed_worker_are_reaped(mine: Containers, runtime: Run
         ("no-such-runtime", "nknown runtime"),
     ],
 )
-def test_false_runtime_is_refused(other_engine: str, name: str, message: str) -> None:
+def test_false_runtime_is_refused(
+    other_engine: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container_template, "PIDS", 256)  # tasks enough for any to start
     with Runtime(name, other_engine).chosen(), Containers() as mine:
-        with sandbox_error(infrastructure=True) as raised:  # with tasks enough for any to start
-            docker.start(shape=Shape(pids=256))
+        with sandbox_error(infrastructure=True) as raised:
+            docker.start()
         assert message in raised.value.message.partition("instead of")[0]
         assert mine.all() == []
