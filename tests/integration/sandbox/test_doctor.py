@@ -67,7 +67,7 @@ def test_doctor_confirms_a_sound_host(runtime: Runtime) -> None:
     findings = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [one["check"] for one in findings] == CHECKS
     assert [one for one in findings if one["state"] != "ok"] == []
-    assert findings[4]["found"].split()[0] == (runtime.name or "runc")
+    assert findings[4]["detail"].split()[0] == (runtime.name or "runc")
 
 
 def test_failing_check_fails_command_with_its_fix(
