@@ -1,5 +1,6 @@
 """Exports of other products, in invented samples of their formats, become entries of the log."""
 
+import hashlib
 import io
 import json
 import sqlite3
@@ -208,6 +209,17 @@ def test_an_export_becomes_entries_and_names_what_it_leaves_out(name: str, tmp_p
     keys = [one["idempotency_key"] for one in entries]
     assert len(set(keys)) == len(keys)
     assert [one["idempotency_key"] for one in read(tmp_path / "export.json")[0]] == keys
+
+
+def test_a_key_follows_from_what_the_export_has(tmp_path: Path) -> None:
+    """Whatever becomes of spaces, NUL and notations of time: other keys would import twice."""
+    memory = {"id": "1", "memory": " Likes\0 tea ", "created_at": "2026-03-01T10:00:00Z"}
+    [entry], _ = read(write(tmp_path / "mem0.json", {"results": [memory | {"run_id": " r\0"}]}))
+
+    assert (entry["content"], entry["occurred_at"]) == ("Likes tea", AT)
+    raw = ["1", "fact", memory["memory"], memory["created_at"], {"session_id": " r\0"}]
+    digest = hashlib.sha256(json.dumps(raw).encode()).hexdigest()
+    assert entry["idempotency_key"] == f"import:mem0:{digest[:40]}"
 
 
 def test_speakers_sessions_and_agents_are_kept(tmp_path: Path) -> None:

@@ -76,11 +76,14 @@ def entry(
     **fields: str | None,
 ) -> NewTextEntry:
     """Return an entry whose key follows from what it is and says: a second import adds nothing."""
+    given = {name: value for name, value in fields.items() if value}
     made: Any = {"kind": kind, "content": _storable(content).strip()}
     if at:
         made["occurred_at"] = _TIME.validate_python(at).isoformat()
-    made |= {name: _storable(str(value))[:200] for name, value in fields.items() if value}
-    key = hashlib.sha256(json.dumps([*identity, made]).encode()).hexdigest()[:40]
+    made |= {name: _storable(str(value))[:200] for name, value in given.items()}
+    # From what the export has: how we normalize it may change between versions of this package.
+    raw = json.dumps([*identity, kind, content, at, given], sort_keys=True)
+    key = hashlib.sha256(raw.encode()).hexdigest()[:40]
     result: NewTextEntry = made | {"idempotency_key": f"import:{source}:{key}"}
     return result
 
