@@ -74,13 +74,15 @@ class IdempotentView(APIView):
         user: MemoryUser | None = None,
         *,
         nameless: bool = False,
+        has_failed: Callable[[Result], bool] = lambda _: False,
     ) -> Result:
         """Carry out a request's write, or return the result of an earlier request with this key.
 
         The result is a row, which is read again for a repeated request, or JSON; `user` is the user
         it is about, by default the row's. Checks that depend on the current state belong in
         `write`: a repeated request must not fail because of the effects of the first one.
-        `nameless` means that the write erases the user in question.
+        `nameless` means that the write erases the user in question. If the result of the earlier
+        request `has_failed`, the write is carried out again.
 
         Raises ValidationError for a malformed key, InProgress (409) while the first request is
         still being processed, and KeyReused (422) if the key was used for a different request.
@@ -95,7 +97,7 @@ class IdempotentView(APIView):
         workspace, fingerprint = principal_of(self.request).workspace, _fingerprint(self.request)
         try:
             result, self.is_replayed = idempotency.once(
-                workspace, key, fingerprint, write, user, nameless=nameless
+                workspace, key, fingerprint, write, user, nameless=nameless, has_failed=has_failed
             )
         except idempotency.KeyInProgress as error:
             raise InProgress(str(error)) from None

@@ -48,16 +48,18 @@ def once(
     user: MemoryUser | None = None,
     *,
     nameless: bool = False,
+    has_failed: Callable[[Result], bool] = lambda _: False,
 ) -> tuple[Result, bool]:
     """Do the write, unless it has already been done under this key.
 
     `fingerprint` identifies the request. The result is a row or JSON; `user` is the user it is
     about, by default the row's. `nameless` stores only keyed hashes, because the key and the
-    request may identify a person whom this write erases. Returns the write's result and whether it
-    had already been done. Raises KeyReused if the key was used with a different fingerprint,
-    KeyInProgress while the first request with the key is being processed, ResultGone if its row was
-    deleted, and any error from the write itself; in that case, nothing is stored and the key may be
-    used again.
+    request may identify a person whom this write erases. An earlier write whose result `has_failed`
+    is done again, and its result takes the place of the earlier one. Returns the write's result and
+    whether it had already been done. Raises KeyReused if the key was used with a different
+    fingerprint, KeyInProgress while the first request with the key is being processed, ResultGone
+    if its row was deleted, and any error from the write itself; in that case, nothing is stored and
+    the key may be used again.
     """
     with transaction.atomic():
         if not _lock(workspace, key):
@@ -79,7 +81,10 @@ def once(
                     f"The Idempotency-Key {key!r} belongs to a request with a different method,"
                     " path or body. Use a new key for a new request."
                 )
-            return _result_of(record.reference), True
+            earlier = _result_of(record.reference)
+            if not has_failed(earlier):
+                return earlier, True
+            record.delete()
         result = write()
         IdempotencyKey.objects.create(
             workspace=workspace,

@@ -204,19 +204,24 @@ class Query(UserScopedView):
         200 with the value, which may come from a cache: on the same version, code that does not use
         the time always returns the same value, and code that uses `today` returns the same value
         all day. A request repeated with its `Idempotency-Key` gets the same run, even if its code
-        failed. 422 with the outcome and the error if the code failed or hit a limit; 503 if the
-        server failed; 202 with the run if it did not finish in time.
+        failed; a new run if the server failed. 422 with the outcome and the error if the code
+        failed or hit a limit; 503 if the server failed; 202 with the run if it did not finish in
+        time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         data = validated(QuerySerializer, request.data)
         user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & data.keys() else ASKED)
         snapshot, _ = known_state(user, data)
         code, instant = data["code"], instant_asked(user, data)
-        if (earlier := queries.find_cached(snapshot, code, instant)) is not None:
-            same = {"cached": True, "as_of": snapshot.to_json(), "instant": instant}
-            return Response({**AnswerSerializer(earlier).data, **same})
+        same: dict[str, Any] = {}
 
-        def queue() -> Run:
-            return queries.queue(snapshot, code, instant)
+        def find_or_queue() -> Run:
+            earlier = queries.find_cached(snapshot, code, instant)
+            if earlier is None:
+                return queries.queue(snapshot, code, instant)
+            same.update(cached=True, as_of=snapshot.to_json(), instant=instant)
+            return earlier
 
-        return answer_run(self, user, queue, AnswerSerializer, limit)
+        response = answer_run(self, user, find_or_queue, AnswerSerializer, limit)
+        response.data |= same
+        return response

@@ -225,9 +225,10 @@ def answer_run(
     """Queue a run for an idempotent request, wait for the run, and return the response.
 
     Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `answer`
-    is the response for a finished run.
+    is the response for a finished run. A repeated request whose run the server failed queues
+    another one: its client was told to try again.
     """
-    run = wait_for(view.once(queue, user), limit)
+    run = wait_for(view.once(queue, user, has_failed=_has_server_failed), limit)
     return done(run, answer(run).data) if run.status == RunStatus.DONE else under_way(run)
 
 
@@ -299,6 +300,11 @@ def _status_of(run: Run) -> int:
     """Return 200 for a run that succeeded, 503 if the server failed, otherwise 422."""
     if run.outcome == RunOutcome.OK:
         return status.HTTP_200_OK
-    if run.error and run.error.get("infrastructure"):
+    if _has_server_failed(run):
         return status.HTTP_503_SERVICE_UNAVAILABLE
     return FAILED
+
+
+def _has_server_failed(run: Run) -> bool:
+    """Return whether the server failed or closed the run, rather than the run itself failing."""
+    return bool(run.error and run.error.get("infrastructure"))

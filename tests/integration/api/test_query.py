@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from memory.kernel.admission import quotas, slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import hints
+from memory.versions import runs
 from memory.versions.models.runs import Run
 from tests.integration.commits.conftest import trip
 
@@ -259,6 +260,41 @@ def test_a_query_repeated_with_its_key_is_not_run_again(
     assert (first.status_code, again.status_code) == (202, 422 if code == "1 / 0" else 200)
     assert str(again.data["id"]) == str(first.data["id"])
     assert Run.objects.filter(kind="query").count() == 1
+
+
+def test_a_query_that_the_server_failed_is_run_again_under_its_key(
+    api: APIClient, ask: Ask, work: Callable[[], None]
+) -> None:
+    def post() -> Any:
+        return api.post(f"{URL}?wait=0", {"code": "len(trips)"}, HTTP_IDEMPOTENCY_KEY="k")
+
+    # Given a query whose run the server has closed
+    first = post()
+    runs.close(Run.objects.filter(pk=first.data["id"]), "The server is going down.")
+    # When the request is repeated, as its 503 asks for
+    second = post()
+    work()
+    third = post()
+    # Then it is run once more, and that run is the key's
+    assert (second.status_code, "Idempotent-Replayed" in second) == (202, False)
+    assert second.data["id"] != first.data["id"]
+    assert (third.status_code, third.data["value"]) == (200, 3)
+    assert (third["Idempotent-Replayed"], str(third.data["id"])) == ("true", second.data["id"])
+
+
+def test_a_key_is_not_for_another_query_even_if_its_answer_is_cached(
+    api: APIClient, answered: Ask
+) -> None:
+    earlier = [answered(code) for code in ("len(trips)", "1 + 1")]
+
+    first = api.post(URL, {"code": "len(trips)"}, HTTP_IDEMPOTENCY_KEY="k")
+    again = api.post(URL, {"code": "len(trips)"}, HTTP_IDEMPOTENCY_KEY="k")
+    other = api.post(URL, {"code": "1 + 1"}, HTTP_IDEMPOTENCY_KEY="k")
+
+    assert (first.status_code, first.data["cached"]) == (200, True)
+    assert [str(one.data["id"]) for one in (first, again)] == [earlier[0]["id"]] * 2
+    assert again["Idempotent-Replayed"] == "true"
+    assert (other.status_code, other.data["type"]) == (422, "urn:uac:problem:key-reused")
 
 
 def test_an_error_names_the_users_own_line(ask: Ask) -> None:
