@@ -56,15 +56,17 @@ def test_a_wrong_key_is_refused(run: Run, system: System) -> None:
 
 def test_added_records_are_found(run: Run, system: System, key: str, tmp_path: Path) -> None:
     # Given a user, and records by the command line
-    Client(system.base_url, key).users.create("cli")
+    run("users", "create", "cli", "--time-zone", "Asia/Tokyo")
     task = ("--record", "work.Task", "--set", "name=report", "--set", "days=3", "--wait", "60")
     run("add", "cli", *task)
     run("add", "cli", "The report is for Grace.")
+    listed = [json.loads(line) for line in run("--json", "users", "list").output.splitlines()]
     # When they are asked for
     value = run("query", "cli", "[task.days for task in tasks]")
     found = run("--json", "search", "cli", "Grace")
     context = run("context", "cli", "Who is the report for?", "--tokens", "500")
     # Then the answers are there
+    assert ("cli", "Asia/Tokyo") in [(user["user_id"], user["time_zone"]) for user in listed]
     assert json.loads(value.output) == [3]
     assert json.loads(found.output.splitlines()[0])["seq"] == 2
     assert "Grace" in context.output

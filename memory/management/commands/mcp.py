@@ -1,4 +1,4 @@
-"""`manage.py mcp`: run an MCP server over standard input and output, for a local agent."""
+"""`manage.py mcp`: run an MCP server over standard input and output, without the MCP process."""
 
 import os
 from argparse import ArgumentParser
@@ -11,7 +11,11 @@ from django.core.management.base import BaseCommand, CommandError
 class Command(BaseCommand):
     """Serves MCP by calling a UaC server's API with an API key; needs no other access."""
 
-    help = "Run an MCP server on standard input and output, with the tools of a UaC server."
+    help = (
+        "Run an MCP server on standard input and output, with the tools of a UaC server. For a"
+        " server without the MCP process; elsewhere, run `userascode mcp`, which needs"
+        " no installation of the server."
+    )
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -115,6 +115,28 @@ def log_in(url: str, key: str) -> None:
     click.echo(f"Kept in {login.store(url, key)}.")
 
 
+@main.group()
+def users() -> None:
+    """The people whom your product remembers."""
+
+
+@users.command("create")
+@click.argument("user_id")
+@click.option("--time-zone", help="Where the user lives, such as Europe/Berlin.")
+@session
+def create_user(here: _Session, user_id: str, time_zone: str | None) -> None:
+    """Create a user under the id that your product uses for them."""
+    created = here.client().users.create(user_id, time_zone=time_zone)
+    here.show(created, f"created: {created.user_id}, time zone {created.time_zone}")
+
+
+@users.command("list")
+@session
+def list_users(here: _Session) -> None:
+    """List the users of the workspace."""
+    here.show_rows(here.client().users.list(), "user_id", "time_zone", "created_at")
+
+
 @main.command()
 @click.argument("user_id")
 @click.argument("text", required=False)
@@ -399,7 +421,11 @@ def _counts(counter: Counter[str]) -> str:
 )
 @session
 def serve_mcp(here: _Session, user_id: str | None, mcp_url: str | None) -> None:
-    """Serve MCP on standard input and output, for an agent on this machine."""
+    """Serve MCP on standard input and output, for an agent on this machine.
+
+    Passes all messages to the server's MCP process. Where a server runs without that process, its
+    operator has `manage.py mcp`.
+    """
     try:
         import anyio
 
