@@ -130,7 +130,7 @@ generate: $(STAMP) $(NODE_MODULES)
 	@$(NO_SERVICES); \
 	$(BIN)/python -W ignore manage.py makemigrations memory && $(BIN)/python -m tests.api_tour \
 		&& $(BIN)/python manage.py spectacular --file docs/openapi.yaml && $(BIN)/python -m uac_site.configuration \
-		&& $(BIN)/python -m tests.texts \
+		&& $(BIN)/python -m tests.texts && $(BIN)/python -m releasing.llms \
 		&& $(BIN)/python clients/python/generate.py && $(BIN)/python clients/typescript/generate.py
 
 lock: $(STAMP)
