@@ -226,7 +226,7 @@ def test_hostile_message_does_not_act(page: Page) -> None:
 
     follow(entry)
     expect(page.locator(".field-content_and_data")).to_contain_text("\\u202egnp.exe")
-    expect(page).to_have_title(re.compile(r"View log entry \| UaC$"))
+    expect(page).to_have_title(re.compile(r"Log entry \| UaC$"))
     assert page.locator(".readonly img, .readonly script").count() == 0
 
 
@@ -340,7 +340,7 @@ def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page, loaded: P
     assert width_of(page) <= 390
 
     follow(page.locator("pre.code a").first)
-    expect(page.get_by_role("heading", name="View log entry")).to_be_visible()
+    expect(page.get_by_role("heading", name="Log entry")).to_be_visible()
 
 
 def place_of(block: Locator, text: str) -> float:
@@ -469,7 +469,7 @@ def test_the_time_line_is_filtered_by_checkboxes(page: Page, loaded: Person) -> 
 
     expect(page.locator(".moment.entries")).to_have_count(0)
     follow(page.locator(".moment.alerts").get_by_role("link", name=MESSAGE).first)
-    expect(page.get_by_role("heading", name="View alert")).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("^Critical · "))).to_be_visible()
 
 
 def test_progress_is_shown_until_done(page: Page, loaded: Person) -> None:

@@ -18,6 +18,7 @@ from django.db.models import (
     OuterRef,
     QuerySet,
     Subquery,
+    prefetch_related_objects,
 )
 from django.http import HttpRequest, HttpResponseRedirect, JsonResponse, QueryDict
 from django.template.response import TemplateResponse
@@ -47,9 +48,8 @@ from memory.kernel import pauses
 from memory.kernel.admin import masking
 from memory.kernel.admin.actions import Menu, ask, note_of, report, staff_of
 from memory.kernel.admin.base import ReadOnlyAdmin, section
-from memory.kernel.admin.columns import content_column, plain_column, row_column
+from memory.kernel.admin.columns import column, content_column, plain_column, row_column
 from memory.kernel.admin.display import (
-    NOTHING,
     ago,
     badge,
     counted,
@@ -174,19 +174,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     ]
     asking = ["resolve"]
     when_empty = "No constraint has raised an alert yet."
-    fieldsets = [
-        section(None, ("level", "standing", "user", "owner", "opened_here")),
-        section("Evidence", "evidence_tree"),
-        section("Constraint", "rule", "found_also", "last_run", "ran_in"),
-        section("Feedback", "judged", "verdicts"),
-        section(
-            "Other times (UTC)",
-            *("open_since", "changed_at", "resolved_at", "snoozed_until", "escalate_at"),
-            "escalated_at",
-            collapsed=True,
-        ),
-        section("Identity", "id", "fingerprint", collapsed=True),
-    ]
     inlines = [AlertEventInline]
 
     evidence_tree = row_column(show_records, "said, and recorded")
@@ -260,6 +247,34 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
                 return ["acknowledge", "reopen", "resolve", *verdicts]
         return ["reopen", *verdicts] if row.holds_back else verdicts
 
+    def get_fieldsets(self, request: HttpRequest, obj: Alert | None = None) -> Any:
+        """Show what there is to say about the alert; how it came about is folded."""
+        facts = ["level", "standing", "user", "workspace", "opened_here", "due", "owner"]
+        rule = ["rule", *(["found_also"] if obj and len(obj.causes) > 1 else [])]
+        if obj:
+            prefetch_related_objects([obj], "feedback")
+        if obj and obj.feedback.all():
+            rule.append("judged")
+        if obj and (obj.useful_verdicts or obj.wrong_verdicts):  # type: ignore[attr-defined]
+            rule.append("verdicts")
+        times = ["open_since", "changed_at", "resolved_at", "snoozed_until", "escalated_at"]
+        known_times = [name for name in times if getattr(obj, name, None)]
+        return [
+            section(None, tuple(facts), facts=True),
+            section("Evidence", "evidence_tree"),
+            section("Constraint", *rule),
+            section(
+                "Times (UTC) and run",
+                *(*known_times, "last_run", "ran_in", "id", "fingerprint"),
+                collapsed=True,
+            ),
+        ]
+
+    def title_of(self, alert: Alert) -> str:
+        rule = [] if masking.is_hidden() else [rule_of(alert.constraint)]
+        severity = alert.get_severity_display().capitalize()
+        return " · ".join([severity, masking.name_of(alert.user), *rule])
+
     def subtitle_of(self, alert: Alert) -> str:
         return super().subtitle_of(alert) if masking.is_hidden() else alert.message
 
@@ -289,13 +304,28 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @plain_column("owner", "assigned_to")
     def owner(self, alert: Alert) -> str:
-        return inline(alert.assigned_to) if alert.assigned_to else NOTHING
+        return inline(alert.assigned_to) if alert.assigned_to else "nobody"
 
     @plain_column("opened")
     def opened_here(self, alert: Alert) -> str:
-        return local_time(alert.opened_at, alert.user)
+        return format_html(
+            "{} ({} ago)", local_time(alert.opened_at, alert.user), ago(alert.opened_at)
+        )
 
-    @plain_column("useful")
+    @plain_column("escalates")
+    def due(self, alert: Alert) -> str:
+        """Show when the alert escalates or, while it is snoozed, when the snooze ends."""
+        if alert.snoozed_until:
+            return f"snoozed until {local_time(alert.snoozed_until, alert.user)}"
+        if alert.escalate_at:
+            return local_time(alert.escalate_at, alert.user)
+        if alert.escalated_at:
+            return f"escalated {local_time(alert.escalated_at, alert.user)}"
+        return "no"
+
+    workspace = column("user.workspace", link, "workspace", plain=True)
+
+    @plain_column("useful alerts")
     def verdicts(self, alert: Alert) -> str:
         """Show how precise the alert's constraint has been in the alert's workspace."""
         useful = getattr(alert, "useful_verdicts", None) or 0
@@ -316,9 +346,8 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @content_column("constraint", "constraint")
     def rule_name(self, alert: Alert) -> str:
-        return format_html_join(
-            ", ", "{}", ((inline(rule_of(one.constraint)),) for one in alert.causes)
-        )
+        names = (rule_of(one.constraint).rpartition("/")[2] for one in alert.causes)
+        return format_html_join(", ", "{}", ((inline(name),) for name in names))
 
     @content_column("also reported by")
     def found_also(self, alert: Alert) -> str:

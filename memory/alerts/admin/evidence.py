@@ -33,8 +33,8 @@ def show_records(alert: Alert) -> SafeString | str:
     """
     if not alert.evidence:
         return "The constraint cited no records as evidence."
-    entries = show_entries(alert.user, alert.entries)
     locations, fields = _locations(alert), _fields(alert)
+    entries = show_entries(alert.user, alert.entries, shows_records=bool(fields))
     return lines(
         format_html(
             '{}<div class="record">{} in {}{}</div>',

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.options import get_content_type_for_model
 from django.contrib.admin.utils import (
     NotRelationField,
     flatten_fieldsets,
@@ -33,7 +35,7 @@ from django.utils.text import capfirst
 from memory.kernel.admin import masking
 from memory.kernel.admin.actions import Menu, audit_action, label_of, note_of
 from memory.kernel.admin.columns import FieldColumn, columns_of, is_plain
-from memory.kernel.admin.display import NOTHING, visible
+from memory.kernel.admin.display import NOTHING, inline, visible
 from memory.kernel.admin.filters import OwnChoicesFilter, WorkFilter
 from memory.kernel.admin.links import list_url, page_url
 from memory.kernel.admin.paging import BoundedPaginator
@@ -55,10 +57,14 @@ def section(
     title: str | None,
     *fields: str | tuple[str, ...],
     collapsed: bool = False,
+    facts: bool = False,
     description: str | None = None,
 ) -> tuple[str | None, Any]:
-    """Return a section of a row's page; a tuple of fields stands in one line."""
-    classes = ["collapse"] if collapsed else []
+    """Return a section of a row's page; a tuple of fields stands in one line.
+
+    The fields of `facts` stand side by side, each below its label.
+    """
+    classes = [*(["collapse"] if collapsed else []), *(["facts"] if facts else [])]
     return title, {"fields": [*fields], "classes": classes, "description": description}
 
 
@@ -282,6 +288,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     # -- Lists and pages -----------------------------------------------------------------------
 
+    def title_of(self, row: Row) -> str:
+        return capfirst(str(self.opts.verbose_name))
+
     def subtitle_of(self, row: Row) -> str:
         return masking.name_of(row)
 
@@ -360,11 +369,18 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         context["list_url"] = list_url(self.model)
         if obj is not None:
             allowed = self.get_actions(request)
-            context["subtitle"] = visible(self.subtitle_of(obj))
+            context["title"] = visible(self.title_of(obj))
+            context["subtitle"] = inline(self.subtitle_of(obj))
             context["bands"] = self.bands_of(obj)
             context["max_reason"] = MAX_REASON
             context["row_key"] = str(obj.pk)
             context["tools"] = list(self._tools(obj, allowed))
+            # What staff did without a form is in the audit alone.
+            context["has_history"] = self.has_change_permission(request, obj) and (
+                LogEntry.objects.filter(
+                    content_type=get_content_type_for_model(obj), object_id=str(obj.pk)
+                ).exists()
+            )
             self._note_view(request, obj, "page")
         return super().render_change_form(request, context, add, change, form_url, obj)
 
@@ -396,7 +412,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             row = response.context_data["object"]
             response.context_data |= {
                 "title": "Change history",
-                "subtitle": visible(self.subtitle_of(row)),
+                "subtitle": inline(self.subtitle_of(row)),
             }
             self._note_view(request, row, "history")
         return response

@@ -16,6 +16,7 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.kernel.admin.source import block
+from memory.kernel.hooks import later
 from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import STEERING
@@ -32,6 +33,7 @@ MAX_TEXT = 100_000
 # left.
 _JSON_STRING = re.compile(r"&quot;(?:\\[\s\S]|(?!&quot;)[^\\])*+(?:&quot;|\\?\Z)")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff]")
+_has_function_words = later("memory.language.detection:has_function_words")
 
 # The values of each colour. All others are plain: badges mark what deserves a look.
 _TONES = {
@@ -66,8 +68,16 @@ def visible_json(text: str) -> str:
 
 
 def inline(text: str) -> SafeString:
-    """Return inline text whose direction can't affect the rest of the line."""
-    return format_html("<bdi>{}</bdi>", visible(text))
+    """Return inline text whose direction can't affect the rest of the line.
+
+    The direction is that of the first letter, except that a sentence in Latin letters that begins
+    with a name from right to left runs from left to right.
+    """
+    shown = visible(text)
+    latin = _RIGHT_TO_LEFT.sub("", shown)
+    if latin != shown and _has_function_words(latin):
+        return format_html('<bdi dir="ltr">{}</bdi>', shown)
+    return format_html("<bdi>{}</bdi>", shown)
 
 
 def badge(value: str, label: str | None = None) -> SafeString:

@@ -57,10 +57,13 @@ def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
     return {seq: url_of_key(LogEntry, pk) for seq, pk in pairs}
 
 
-def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
+def show_entries(
+    user: MemoryUser, seqs: Iterable[int], *, shows_records: bool = False
+) -> Mapping[int, SafeString]:
     """Return these entries from the user's log as markup, keyed by entry number.
 
-    Facts follow the messages that they were derived from; messages are quoted.
+    Facts follow the messages that they were derived from; messages are quoted. Of a typed record,
+    only the time is shown if the page `shows_records`.
     """
     entries: dict[int, LogEntry] = {}
     wanted = chosen = set(seqs)
@@ -68,13 +71,27 @@ def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeStri
         rows = LogEntry.objects.filter(user=user, seq__in=wanted)
         entries |= {entry.seq: entry for entry in rows}
         wanted = {seq for entry in rows for seq in entry.derived_from} - entries.keys()
-    return {seq: _show(entries[seq], user, entries) for seq in sorted(chosen & entries.keys())}
+    shown: dict[int, SafeString] = {}
+    for seq, entry in sorted(entries.items()):
+        if entry.kind == EntryKind.MESSAGE:
+            text = _quote(entry, user)
+        elif entry.kind == EntryKind.RECORD and shows_records and entry.redacted_at is None:
+            text = _name(entry, user)
+        else:
+            text = link_to_entry(entry)
+        behind = [shown[one] for one in entry.derived_from if one in shown]
+        shown[seq] = format_html("{}{}", lines(behind), text) if behind else text
+    return {seq: text for seq, text in shown.items() if seq in chosen}
 
 
-def _show(entry: LogEntry, user: MemoryUser, entries: Mapping[int, LogEntry]) -> SafeString:
-    text = _quote(entry, user) if entry.kind == EntryKind.MESSAGE else link_to_entry(entry)
-    behind = [_show(entries[seq], user, entries) for seq in entry.derived_from if seq in entries]
-    return format_html("{}{}", lines(behind), text) if behind else text
+def _name(entry: LogEntry, user: MemoryUser) -> SafeString:
+    return format_html(
+        '<a href="{}">#{}</a> {}, {}',
+        page_url(entry),
+        entry.seq,
+        entry.get_kind_display(),
+        local_time(entry.occurred_at, user),
+    )
 
 
 def _quote(message: LogEntry, user: MemoryUser) -> SafeString:

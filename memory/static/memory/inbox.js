@@ -4,7 +4,7 @@
 {
     const EVERY = 15000;
     const inbox = document.getElementById('inbox');
-    const wide = window.matchMedia('(min-width: 1400px)');
+    const wide = window.matchMedia('(min-width: 1200px)');
     const rows = () => [...document.querySelectorAll('#result_list tbody tr')];
     const link = row => row.querySelector('.field-headline a');
     let chosen = -1;

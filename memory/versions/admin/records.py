@@ -41,7 +41,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     ordering = ["-id"]
     when_empty = "No project has a record yet."
     fieldsets = [
-        section(None, ("standing", "user")),
+        section(None, ("standing", "user"), facts=True),
         section("Content", "content"),
         section("Evidence", "entries"),
         section("Derived from the record", "alerts"),

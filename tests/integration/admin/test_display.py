@@ -54,6 +54,21 @@ def test_an_entry_is_told_in_a_line(entry: LogEntry, says: str) -> None:
     assert links.summary(entry) == says
 
 
+@pytest.mark.parametrize(
+    ("text", "direction"),
+    [
+        ("أموكسيسيلين (class penicillin) conflicts with the allergy to البنسلين", ' dir="ltr"'),
+        ("يتعارض أموكسيسيلين (class penicillin) مع حساسية البنسلين", ""),
+        ("فاطمة · p-1005", ""),
+        ("It conflicts with the allergy", ""),
+    ],
+)
+def test_a_sentence_keeps_its_direction_if_it_begins_with_a_foreign_name(
+    text: str, direction: str
+) -> None:
+    assert str(display.inline(text)) == f"<bdi{direction}>{text}</bdi>"
+
+
 def test_a_word_of_no_known_tone_is_plain() -> None:
     assert display.badge("<odd>") == '<span class="badge plain">&lt;odd&gt;</span>'
 
