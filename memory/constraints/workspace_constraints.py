@@ -126,21 +126,28 @@ def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstra
         constraint = _lock(version.constraint)
         now = timezone.now()
         version.refresh_from_db()
+        if reason := why_not_approvable(version):
+            raise NotApprovable(reason)
         if version.state == VersionState.PASSED:
-            tested = backtest_reports.tested(version)
-            if not tested.enough:
-                raise NotApprovable(tested.detail)
             version.state, version.approved_by, version.approved_at = VersionState.APPROVED, by, now
             version.save(update_fields=["state", "approved_by", "approved_at"])
-        elif version.state != VersionState.APPROVED:
-            raise NotApprovable(
-                f"Version {version.number} is {version.get_state_display()}. Only a version that"
-                " passed all checks can be approved."
-            )
         if constraint.live_id != version.pk:
             constraint.live = version
             _save(constraint, by, now, "live")
     return constraint
+
+
+def why_not_approvable(version: WorkspaceConstraintVersion) -> str:
+    """Return why a version may not be approved, or "" if it may, or was approved earlier."""
+    if version.state == VersionState.APPROVED:
+        return ""
+    if version.state == VersionState.PASSED:
+        tested = backtest_reports.tested(version)
+        return "" if tested.enough else tested.detail
+    return (
+        f"Version {version.number} is {version.get_state_display()}. Only a version that"
+        " passed all checks can be approved."
+    )
 
 
 def change(

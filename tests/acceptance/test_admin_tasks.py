@@ -216,7 +216,7 @@ def test_workspace_constraint_from_writing_to_disabling(page: Page, system: Syst
     open_row(page, "workspaceconstraintversion", rules.NAME, re.compile(f"^{rules.NAME} v1"))
     act(page, "Backtest")
     follow(page.locator(".messagelist").get_by_role("link"))
-    expect(page.get_by_role("heading", name="View backtest")).to_be_visible()
+    expect(page.get_by_role("heading", name="Backtest", exact=True)).to_be_visible()
     polled(lambda: finished(manager), lambda keys: keys not in ([], first), seconds=120)
     page.reload()
 
@@ -225,6 +225,8 @@ def test_workspace_constraint_from_writing_to_disabling(page: Page, system: Syst
 
     # When it is approved there and given to all users, then she has an alert
     act(page, "Approve")
+    expect(page.get_by_text("1 of the 1 users to whom it applies now")).to_be_visible()
+    confirm(page, "Approve")
     said(page, "runs for nobody yet")
     open_row(page, "workspaceconstraint", rules.NAME, rules.NAME)
     page.get_by_label("Percentage:").fill("101")
@@ -442,7 +444,7 @@ def test_a_viewer_of_one_workspace_sees_its_users_and_no_content_which_is_noted(
     page.get_by_label("Password confirmation:").fill(PASSWORD)
     save(page)
     page.get_by_label("Staff status").check()
-    move(page, "groups", "viewer")
+    page.get_by_label("viewer: Sees lists").check()
     move(page, "access-0-workspaces", "tasks")
     save(page)
     said(page, "was changed successfully")

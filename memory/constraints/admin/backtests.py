@@ -1,6 +1,6 @@
 """Backtests: the alerts that a constraint would have raised, and the approval of its version."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -8,15 +8,19 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.forms import Script
 from django.http import HttpRequest, JsonResponse
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
-from memory.constraints import backtest_reports, backtests, workspace_constraints
+from memory.constraints import applicability, backtest_reports, backtests, workspace_constraints
 from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestState
-from memory.constraints.models.workspace_constraints import VersionState
-from memory.kernel.admin.actions import staff_of
+from memory.constraints.models.workspace_constraints import (
+    VersionState,
+    WorkspaceConstraintVersion,
+)
+from memory.kernel.admin.actions import ask, staff_of
 from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import badge, counted, inline, lines, record_name, shortened
@@ -24,6 +28,7 @@ from memory.kernel.admin.links import link, link_to_key, page_url
 from memory.kernel.admin.masking import name_of
 from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
+from memory.project.shapes import ShapeError
 from memory.versions.models.checkpoints import Blob
 
 # The maximum number of alerts listed beside a constraint's source.
@@ -43,6 +48,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     search_help_text = "Search by constraint path or, for a user's own constraint, by user id."
     ordering = ["-created_at"]
     actions = ["approve", "cancel"]
+    asking = ["approve"]
     when_empty = (
         "There are no backtests yet. A workspace constraint version can be backtested once it has"
         " passed its checks."
@@ -146,12 +152,14 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     @admin.action(description="Approve the backtested versions", permissions=["approve"])
-    def approve(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        for backtest in queryset:
-            if backtest.version is None:
-                messages.warning(request, "A user's own constraint goes live without approval.")
-                continue
-            approve_version(request, backtest.version)
+    def approve(
+        self, request: HttpRequest, queryset: QuerySet[Backtest]
+    ) -> TemplateResponse | None:
+        versions = [backtest.version for backtest in queryset if backtest.version]
+        if not versions:
+            messages.warning(request, "A user's own constraint goes live without approval.")
+            return None
+        return ask_to_approve(request, versions)
 
     @admin.action(description="Cancel the selected backtests", permissions=["approve"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
@@ -221,7 +229,74 @@ def show_findings(backtest: Backtest, most: int = backtests.MAX_FINDINGS) -> Saf
     return lines(rows)
 
 
-def approve_version(request: HttpRequest, version: Any) -> None:
+def ask_to_approve(
+    request: HttpRequest, versions: Sequence[WorkspaceConstraintVersion]
+) -> TemplateResponse | None:
+    """Ask staff to confirm an approval, and offer another backtest instead.
+
+    The page says for whom the versions will run, and how many of the users to whom they apply now
+    were backtested. Returns None if none of them can be approved.
+    """
+    able = []
+    for version in versions:
+        if reason := workspace_constraints.why_not_approvable(version):
+            messages.error(request, f"{version.constraint.name}: {reason}")
+        else:
+            able.append(version)
+    if not able:
+        return None
+    return ask(
+        request,
+        "approve",
+        able,
+        WorkspaceConstraintVersion,
+        title=f"Approve: {counted(len(able), 'version')}?",
+        verb="Approve",
+        previews=[(version, _preview(version)) for version in able],
+    )
+
+
+def _preview(version: WorkspaceConstraintVersion) -> Sequence[str]:
+    tested, tally = backtest_reports.tested(version), _coverage(version)
+    percentage = version.constraint.percentage
+    share = (
+        f"for {percentage} % of users" if percentage else "for nobody until you set a percentage"
+    )
+    sentences = [f"Once approved, it runs {share}.", tested.detail]
+    if tested.backtest is not None and tally is not None:
+        counts = backtest_reports.count_users(tested.backtest)
+        sentences.append(
+            f"{counts['fits']:,} of the {_at_least(tally)}{tally.applies:,} users to whom it"
+            " applies now were backtested, and"
+            f" {counted(counts['findings'], 'alert')} would have opened."
+        )
+    return sentences
+
+
+def describe_reach(version: WorkspaceConstraintVersion) -> str:
+    """Say for how many users a live version runs now, or "" if it has no valid shape."""
+    tally = _coverage(version)
+    if tally is None:
+        return ""
+    within = tally.within if version.constraint.enabled else 0
+    return (
+        f"It runs for {_at_least(tally)}{counted(within, 'user')} now,"
+        f" of {tally.applies:,} to whom it applies."
+    )
+
+
+def _coverage(version: WorkspaceConstraintVersion) -> applicability.Coverage | None:
+    try:
+        return applicability.coverage(version)
+    except ShapeError:
+        return None
+
+
+def _at_least(tally: applicability.Coverage) -> str:
+    return "at least " if tally.after else ""
+
+
+def approve_version(request: HttpRequest, version: WorkspaceConstraintVersion) -> None:
     """Make a version live and report the backtest that allows it, or show why it can't go live."""
     tested = backtest_reports.tested(version)
     try:
@@ -229,9 +304,8 @@ def approve_version(request: HttpRequest, version: Any) -> None:
     except workspace_constraints.NotApprovable as error:
         messages.error(request, f"{version.constraint.name}: {error}")
         return
-    percentage = version.constraint.percentage
-    if percentage:
-        live = f"{version} is live for {percentage} % of users. {tested.detail}"
+    if version.constraint.percentage:
+        live = f"{version} is live. {describe_reach(version)} {tested.detail}"
         messages.success(request, live)
         return
     unused = '{} is approved and runs for nobody yet: <a href="{}#id_percentage">set {}</a>. {}'

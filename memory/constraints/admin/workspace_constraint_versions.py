@@ -5,11 +5,12 @@ from collections.abc import Collection
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory.constraints import backtest_reports
-from memory.constraints.admin.backtests import approve_version, start_backtest
+from memory.constraints import backtest_reports, workspace_constraints
+from memory.constraints.admin.backtests import approve_version, ask_to_approve, start_backtest
 from memory.constraints.models.workspace_constraints import (
     VersionState,
     WorkspaceConstraint,
@@ -35,6 +36,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     search_help_text = "Search by name."
     ordering = ["-created_at"]
     actions = ["approve", "backtest"]
+    asking = ["approve"]
     when_empty = "No workspace constraint has been written yet."
     fieldsets = [
         section(None, "constraint_link", "workspace", "standing", "checks", "tested", "ran_in"),
@@ -51,17 +53,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     )
 
     def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
-        """Offer approval and backtests.
-
-        A version that was approved before can be approved again here. A version that has only
-        passed its checks is approved from its backtest's page, unless there are no users to
-        backtest it on.
-        """
-        if row.state not in (VersionState.PASSED, VersionState.APPROVED):
-            return []
-        able = row.state == VersionState.APPROVED or _is_for_nobody(row)
-        approve = ["approve"] if able and row.constraint.live_id != row.pk else []
-        return [*approve, "backtest"]
+        return actions_for_version(row)
 
     @plain_column("constraint")
     def constraint_link(self, version: WorkspaceConstraintVersion) -> str:
@@ -105,9 +97,15 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         return durations((version.verdict or {}).get("timings", {}))
 
     @admin.action(description="Approve the selected versions", permissions=["approve"])
-    def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
-        for version in queryset.order_by("number"):
+    def approve(
+        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
+    ) -> TemplateResponse | None:
+        versions = list(queryset.order_by("number"))
+        if not self.is_confirmed(request, "approve", queryset):
+            return ask_to_approve(request, versions)
+        for version in versions:
             approve_version(request, version)
+        return None
 
     @admin.action(description="Backtest the selected versions", permissions=["approve"])
     def backtest(
@@ -150,6 +148,10 @@ def show_backtest(version: WorkspaceConstraintVersion) -> SafeString | str:
     return format_html("{} {}", link(tested.backtest, "Backtest:"), inline(tested.detail))
 
 
-def _is_for_nobody(version: WorkspaceConstraintVersion) -> bool:
-    tested = backtest_reports.tested(version)
-    return tested.enough and tested.backtest is None
+def actions_for_version(version: WorkspaceConstraintVersion) -> Collection[str]:
+    """Return the actions that a version's state allows."""
+    if version.state not in (VersionState.PASSED, VersionState.APPROVED):
+        return []
+    is_live = version.constraint.live_id == version.pk
+    refused = is_live or workspace_constraints.why_not_approvable(version)
+    return ["backtest"] if refused else ["approve", "backtest"]

@@ -9,6 +9,7 @@ from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquer
 from django.db.models.functions import Coalesce, Concat
 from django.forms import Script
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -21,9 +22,15 @@ from memory.constraints import (
     workspace_constraints,
 )
 from memory.constraints.admin import drafts
-from memory.constraints.admin.backtests import show_dry_run
+from memory.constraints.admin.backtests import (
+    ask_to_approve,
+    describe_reach,
+    show_dry_run,
+    start_backtest,
+)
 from memory.constraints.admin.workspace_constraint_form import ConstraintForm
 from memory.constraints.admin.workspace_constraint_versions import (
+    actions_for_version,
     newest_version,
     reason_of,
     show_backtest,
@@ -53,7 +60,6 @@ from memory.kernel.models.large import defer_large
 from memory.kernel.staff import access
 from memory.project.shapes import ShapeError
 
-_DONE = SafeString(' class="done"')  # nosec B703 # our own words
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
 _SOON = "This takes a few seconds. Reload the constraint's page to see the verdict."
@@ -104,12 +110,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     search_fields = ["name", "description"]
     search_help_text = "Search by name or description."
     ordering = ["workspace", "name"]
-    actions = ["enable", "disable"]
+    actions = ["approve", "backtest", "enable", "disable"]
     consequences = {
         "disable": "The constraints run for nobody from now on, and their live alerts are resolved."
         " Enabling them again runs them for the same users, and opens alerts anew.",
     }
-    asking = [*consequences]
+    asking = ["approve", *consequences]
     dangerous = ["disable"]
     when_empty = "There are no workspace constraints yet. Add one, for example from the library."
 
@@ -120,9 +126,9 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         share: Any = "percentage"
         if self.has_approve_permission(request):
             share = ("percentage", "sure")
-        head = ["name", "workspace", "steps", "standing", share, "version", "alerts"]
         return [
-            section(None, *head, "description"),
+            section(None, ("workspace", "standing", "version", "alerts", "judged"), facts=True),
+            section(None, share, "description"),
             section("Text", ("source", "tests", "dry_run"), description=_HELP),
             section("Versions", "versions"),
             section("Users the constraint applies to", "fits"),
@@ -135,8 +141,8 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         """Fix workspace and name; staff who may not approve can't change the percentage."""
         if obj is None:
             return []
-        shown = ["name", "workspace", "steps", "standing", "dry_run", "version", "alerts"]
-        shown += ["versions", "fits"]
+        shown = ["workspace", "standing", "version", "alerts", "judged"]
+        shown += ["dry_run", "versions", "fits"]
         shown += ["created_at", "created_by", "changed_at", "changed_by"]
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
 
@@ -175,8 +181,25 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         library = [constraint_library.read(name) for name in constraint_library.names()]
         return super().add_view(request, form_url, {"library": library, **(extra_context or {})})
 
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: WorkspaceConstraint | None = None,
+    ) -> HttpResponse:
+        if obj is not None:
+            # A refused form has already changed the row that it was not allowed to save.
+            initial = context["adminform"].form.initial
+            obj.percentage = initial.get("percentage", obj.percentage)
+            context["steps"] = _show_steps(obj)
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
-        return ["disable" if row.enabled else "enable"]
+        switch = "disable" if row.enabled else "enable"
+        return [*actions_for_version(newest_version(row)), switch]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Require access to content: the author sees findings, which may contain content."""
@@ -205,7 +228,9 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             return
         named = ("description", "percentage")
         given = {name: form.cleaned_data[name] for name in named if name in form.changed_data}
-        workspace_constraints.change(obj, by=by, **given)
+        changed = workspace_constraints.change(obj, by=by, **given)
+        if "percentage" in given and changed.live is not None:
+            messages.info(request, describe_reach(changed.live))
         newest = newest_version(obj)
         if text != {"source": visible(newest.source), "tests": visible(newest.tests)}:
             version = workspace_constraints.propose(obj, by=by, **text)
@@ -231,41 +256,14 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             return badge("waiting", "enabled for no users")
         return badge("valid", "runs")
 
-    @plain_column("progress")
-    def steps(self, constraint: WorkspaceConstraint) -> str:
-        """Show how far the newest version has come, and what was thought of its alerts.
-
-        Each step links to the page where it is taken.
-        """
-        newest = newest_version(constraint)
-        is_checked = newest.state in (VersionState.PASSED, VersionState.APPROVED)
-        is_live = constraint.live_id == newest.pk
-        share = constraint.percentage if constraint.enabled and is_live else 0
-        tested = backtest_reports.tested(newest)
-        version = page_url(newest)
-        approval = page_url(tested.backtest) if tested.backtest else version
-        steps = [
-            ("checked", is_checked, version),
-            ("backtested", is_checked and tested.enough, approval),
-            ("approved", is_live, approval),
-            (f"rolled out to {share} %", share > 0, "#id_percentage"),
-        ]
-        judged = feedback.count_verdicts(
+    @plain_column("useful alerts")
+    def judged(self, constraint: WorkspaceConstraint) -> str:
+        counts = feedback.count_verdicts(
             AlertFeedback.objects.filter(
                 alert__user__workspace=constraint.workspace_id, alert__constraint=constraint.path
             )
         )
-        useful = feedback.describe_precision(judged.get(constraint.path, feedback.UNJUDGED))
-        return format_html(
-            '<ol class="steps">{}</ol>v{}; useful alerts: {}',
-            format_html_join(
-                "",
-                '<li{}><a href="{}">{}</a></li>',
-                ((_DONE if is_done else "", url, name) for name, is_done, url in steps),
-            ),
-            newest.number,
-            useful,
-        )
+        return feedback.describe_precision(counts.get(constraint.path, feedback.UNJUDGED))
 
     @plain_column("live version")
     def version(self, constraint: WorkspaceConstraint) -> str:
@@ -337,6 +335,23 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             ]
         )
 
+    @admin.action(
+        description="Approve the newest versions of the selected constraints",
+        permissions=["approve"],
+    )
+    def approve(
+        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]
+    ) -> TemplateResponse | None:
+        return ask_to_approve(request, [newest_version(one) for one in queryset])
+
+    @admin.action(
+        description="Backtest the newest versions of the selected constraints",
+        permissions=["approve"],
+    )
+    def backtest(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
+        for constraint in queryset:
+            start_backtest(request, newest_version(constraint))
+
     @admin.action(description="Enable the selected constraints", permissions=["approve"])
     def enable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
         self._switch(request, queryset, enabled=True)
@@ -356,3 +371,46 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             self.log_change(request, constraint, f"{verb.capitalize()}.")
         undo = "disable" if enabled else ""
         done(request, f"{counted(len(chosen), 'constraint')} {verb}.", undo, chosen)
+
+
+def _show_steps(constraint: WorkspaceConstraint) -> SafeString:
+    """Show how far the newest version has come, and what to do next.
+
+    Each step links to the page where it is taken, or to what it has found.
+    """
+    newest = newest_version(constraint)
+    is_checked = newest.state in (VersionState.PASSED, VersionState.APPROVED)
+    is_live = constraint.live_id == newest.pk
+    share = constraint.percentage if constraint.enabled and is_live else 0
+    tested = backtest_reports.tested(newest)
+    version = page_url(newest)
+    backtest = page_url(tested.backtest) if tested.backtest else version
+    steps = [
+        ("checked", is_checked, version),
+        ("backtested", is_checked and tested.enough, backtest),
+        ("approved", is_live, version),
+        (f"rolled out to {share} %", share > 0, "#id_percentage"),
+    ]
+    if newest.state == VersionState.REFUSED:
+        following = "Refused: see why below, and save another text."
+    elif not is_checked:
+        following = "It is being checked."
+    elif not (tested.enough or is_live):
+        following = tested.detail
+    elif not is_live:
+        following = "Next: approve it."
+    elif not constraint.enabled:
+        following = "Next: enable it."
+    else:
+        following = "" if share else "Next: set the percentage of users, and save."
+    return format_html(
+        '<ol class="steps" aria-label="Progress of v{}"><li>v{}</li>{}</ol><p class="quiet">{}</p>',
+        newest.number,
+        newest.number,
+        format_html_join(
+            "",
+            '<li class="{}"><a href="{}">{}</a></li>',
+            (("done" if is_done else "step", url, name) for name, is_done, url in steps),
+        ),
+        following,
+    )

@@ -144,7 +144,10 @@ def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
 
     end(backtest)
     assert "approve" in offered(admin_client.get(page_url(backtest)))
-    [approved] = messages_of(act(admin_client, "approve", backtest))
+    asked = shown(act(admin_client, "approve", backtest))
+    assert "2 of the 0 users to whom it applies now were backtested, and 3 alerts would" in asked
+    assert WorkspaceConstraint.objects.get().live is None
+    [approved] = messages_of(act(admin_client, "approve", version, confirmed="1"))
     assert approved.startswith("lease_end v1 is approved and runs for nobody yet: ")
     assert approved.endswith("The constraint was backtested on 2 of 3 users.")
     constraint = WorkspaceConstraint.objects.get()

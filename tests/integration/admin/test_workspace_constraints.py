@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.db.models import Model
 from django.test import Client
 
@@ -74,16 +75,25 @@ def test_from_the_editor_to_an_alert_and_back(
     assert "passed types Is the code correctly typed?" in page
     assert "applies to 1 user, 0 of them within the rollout percentage of 0 %" in page
     assert "Backtest: The constraint was backtested on 1 of 1 users." in page
+    assert "Next: approve it." in page
     backtest = version.backtests.get()
     page = shown(admin_client.get(page_url(backtest)))
     assert "1 alert, for 1 of 1 user" in page
     assert "Approve" in page
 
-    [approved] = messages_of(act(admin_client, "approve", backtest))
+    asked = act(admin_client, "approve", constraint)
+    assert "Once approved, it runs for nobody until you set a percentage" in shown(asked)
+    assert "1 of the 1 users to whom it applies now were backtested" in shown(asked)
+    constraint.refresh_from_db()
+    assert constraint.live is None
+    [approved] = messages_of(act(admin_client, "approve", version, confirmed="1"))
     assert approved.startswith("lease_end v1 is approved and runs for nobody yet: ")
     assert f"{page_url(constraint)}#id_percentage" in approved
     assert approved.endswith("The constraint was backtested on 1 of 1 users.")
-    save(admin_client, constraint, percentage="100", sure="on")
+    refused = shown(save(admin_client, constraint, percentage="100"))
+    assert "rolled out to 0 %" in refused
+    told = messages_of(save(admin_client, constraint, percentage="100", sure="on"))
+    assert told[0] == "It runs for 1 user now, of 1 to whom it applies."
     dispatching.dispatch()
     work()
     alert = Alert.objects.get()
@@ -116,6 +126,8 @@ def test_library_constraint_is_taken_over(admin_client: Client, workspace: Works
 
 def test_saving_a_new_text_writes_a_version(admin_client: Client, workspace: Workspace) -> None:
     constraint = lease(admin_client, workspace)
+    LogEntry.objects.all().delete()
+    assert "historylink" not in admin_client.get(page_url(constraint)).content.decode()
 
     response = save(
         admin_client, constraint, description="new words", source=SOURCE.replace("\n", "\r\n")
@@ -124,6 +136,7 @@ def test_saving_a_new_text_writes_a_version(admin_client: Client, workspace: Wor
     assert constraint.versions.count() == 1
     constraint.refresh_from_db()
     assert constraint.description == "new words"
+    assert "historylink" in admin_client.get(page_url(constraint)).content.decode()
 
     response = save(admin_client, constraint, source=SOURCE + "# more\n")
     assert messages_of(response)[0].startswith("Version 2 is being checked.")
@@ -182,10 +195,11 @@ def test_writer_may_not_approve(staff: Staff, workspace: Workspace, work: Work) 
     constraint = lease(writer, workspace)
     work()
 
-    for action in ("approve", "backtest"):
-        act(writer, action, constraint.versions.get())
+    for row in (constraint.versions.get(), constraint):
+        for action in ("approve", "backtest"):
+            act(writer, action, row, confirmed="1")
     for action in ("approve", "cancel"):
-        act(writer, action, Backtest.objects.get())
+        act(writer, action, Backtest.objects.get(), confirmed="1")
     act(writer, "disable", constraint, confirmed="1")
     save(writer, constraint, percentage="100", description="mine")
 
@@ -207,7 +221,7 @@ def test_an_earlier_version_is_taken_back_on_its_page(
     work()
     second, first = constraint.versions.all()
     for version in (first, second, first):
-        (told,) = messages_of(act(admin_client, "approve", version))
+        (told,) = messages_of(act(admin_client, "approve", version, confirmed="1"))
         assert told.startswith(f"{version} is approved and runs for nobody yet: ")
     constraint.refresh_from_db()
     assert constraint.live == first
@@ -226,8 +240,9 @@ def test_refused_version_has_its_reason_and_no_approval(
     work()
     constraint = WorkspaceConstraint.objects.get()
 
+    assert "approve" not in offered(admin_client.get(page_url(constraint)))
     for action in ("approve", "backtest"):
-        (told,) = messages_of(act(admin_client, action, constraint.versions.get()))
+        (told,) = messages_of(act(admin_client, action, constraint.versions.get(), confirmed="1"))
         assert "refused" in told
     page = shown(admin_client.get(page_url(constraint.versions.get())))
     assert "failed tests" in page
