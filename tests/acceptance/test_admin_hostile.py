@@ -139,15 +139,18 @@ def test_injected_script_is_blocked_and_reported(page: Page, trouble: list[str])
 def test_admin_scripts_work_under_the_policy(
     page: Page, pages: dict[str, list[str]], trouble: list[str]
 ) -> None:
-    # The account's page: dates with a calendar and a clock, and choices moved between two boxes.
-    page.goto("/admin/auth/user/1/change/")
-    page.locator(".field-date_joined .date-icon").first.click()
+    # A form with dates: a calendar and a clock.
+    page.goto("/admin/memory/apikey/add/")
+    page.locator(".field-expires_at .date-icon").first.click()
     calendar = page.locator(".calendarbox:visible")
     calendar.locator("td a").first.click()
     expect(calendar).to_have_count(0)
-    page.locator(".field-date_joined .clock-icon").first.click()
+    page.locator(".field-expires_at .clock-icon").first.click()
     page.locator(".clockbox:visible").get_by_role("link", name="Midnight").click()
-    expect(page.locator("#id_date_joined_1")).to_have_value("00:00:00")
+    expect(page.locator("#id_expires_at_1")).to_have_value("00:00:00")
+
+    # An account's page: choices moved between two boxes.
+    page.goto("/admin/auth/user/1/change/")
     boxes = page.locator("#id_access-0-workspaces_from option")
     page.locator("#id_access-0-workspaces_from").select_option(label="long")
     number = boxes.count()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from django import forms
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
@@ -14,7 +15,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
-from memory.kernel.admin.base import ReadOnlyAdmin
+from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import plain_column
 from memory.kernel.admin.display import NOTHING, badge, first_lines, inline
 from memory.kernel.admin.links import link_to_key
@@ -111,11 +112,51 @@ class RoleAdmin(_Noted, GroupAdmin):
     """Groups, which serve as staff roles; the server maintains those listed in docs/staff.md."""
 
 
+class RolesField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg] # no generic at runtime
+    """A choice of roles, each with what it is for."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        summary = access.summary_of(obj.name)
+        return f"{obj.name}: {summary}" if summary else str(obj.name)
+
+
 @admin.register(User)
 class StaffUserAdmin(_Noted, UserAdmin[User]):
-    """Staff accounts, with the workspaces they may see."""
+    """Staff accounts, with their roles and the workspaces they may see."""
+
+    class Media:
+        css = {"all": ["memory/admin.css"]}
 
     inlines = [StaffAccessInline]
+    filter_horizontal = ["user_permissions"]
+    readonly_fields = ["last_login", "date_joined", "password_page"]
+
+    def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """Show permissions apart from those of roles only if the account already has some."""
+        if obj is None:
+            return super().get_fieldsets(request, obj)
+        has_more = obj.user_permissions.exists()
+        more = ["user_permissions"] if has_more else []
+        return [
+            section(None, "username", "password_page", "is_active", "is_staff", "email"),
+            section("What it may do", "groups", "is_superuser", *more),
+            section("More", "first_name", "last_name", "last_login", "date_joined", collapsed=True),
+        ]
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Offer each role with what it is for."""
+        if db_field.name == "groups":
+            kwargs |= {"form_class": RolesField, "widget": forms.CheckboxSelectMultiple}
+            kwargs["label"] = "Roles"
+            kwargs["help_text"] = "An account with several roles may do what any of them allows."
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+    @admin.display(description="password")
+    def password_page(self, account: User) -> str:
+        has_one = account.has_usable_password()
+        url = reverse("admin:auth_user_password_change", args=[account.pk])
+        verb = "Change the password" if has_one else "No password. Set one"
+        return format_html('<a href="{}">{}</a>', url, verb)
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
         """Leave out the inline for a new account, which needs only a name and a password."""
@@ -204,7 +245,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
             return super().get_search_results(request, queryset, search_term)
         return queryset.filter(Q(person=person) if person else Q()), False
 
-    @plain_column("action", "kind")
+    @plain_column("kind", "kind")
     def did(self, row: StaffAudit) -> str:
         return badge(row.kind, AuditKind(row.kind).label)
 

@@ -113,6 +113,11 @@ ROLES = (
 )
 
 
+def summary_of(group_name: str) -> str:
+    """Return what the role with this name is for, or "" for a group that is no role."""
+    return next((role.summary for role in ROLES if role.name == group_name), "")
+
+
 def render_roles() -> str:
     """Return the roles as the Markdown table in docs/staff.md."""
     lines = ["| role | purpose | permissions |", "|---|---|---|"]

@@ -378,14 +378,16 @@ def test_superusers_see_all_and_those_with_all_see_new_ones(
 def test_account_managers_grant_workspaces(admin_client: Client, workspace: Workspace) -> None:
     new = User.objects.create(username="new", is_staff=True)
     url = reverse("admin:auth_user_change", args=[new.pk])
-    assert workspace.name in text_of(admin_client.get(url))
+    page = text_of(admin_client.get(url))
+    assert workspace.name in page
+    assert "viewer: Sees lists, states, counts" in page
+    assert "user_permissions" not in page
 
     fields = {
         "username": "new",
         "is_staff": "on",
         "is_active": "on",
-        "date_joined_0": "2026-01-01",
-        "date_joined_1": "12:00",
+        "groups": [Group.objects.get(name="viewer").pk],
         "access-TOTAL_FORMS": "1",
         "access-INITIAL_FORMS": "0",
         "access-0-user": new.pk,
@@ -394,7 +396,20 @@ def test_account_managers_grant_workspaces(admin_client: Client, workspace: Work
     assert admin_client.post(url, fields).status_code == 302
 
     assert access.workspaces_of(User.objects.get(pk=new.pk)) == (workspace.pk,)
+    assert [role.name for role in new.groups.all()] == ["viewer"]
     assert "new" in text_of(admin_client.get(list_url(StaffAccess)))
+
+
+def test_permissions_apart_from_roles_can_be_taken_away(admin_client: Client) -> None:
+    account = User.objects.create(username="new", is_staff=True)
+    account.user_permissions.add(Permission.objects.get(codename="grant_manage"))
+    url = reverse("admin:auth_user_change", args=[account.pk])
+    assert 'name="user_permissions"' in text_of(admin_client.get(url))
+
+    forms = {"access-TOTAL_FORMS": "1", "access-INITIAL_FORMS": "0", "access-0-user": account.pk}
+    admin_client.post(url, {"username": "new", "is_staff": "on", "is_active": "on", **forms})
+
+    assert not account.user_permissions.exists()
 
 
 @pytest.mark.parametrize("permission", ["view_user", "change_user"])
