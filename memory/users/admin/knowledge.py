@@ -1,13 +1,13 @@
 """What is known about a user: the records of a version or state, as tables by domain."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from memory.kernel.admin.display import NOTHING, inline, lines
+from memory.kernel.admin.display import NOTHING, inline
 from memory.kernel.admin.links import link, list_url
 from memory.kernel.admin.rows import may_see
 from memory.kernel.admin.values import describe_value
@@ -29,6 +29,9 @@ MAX_DOMAINS = 8
 MAX_SHOWN = 4
 MAX_FIELDS = 4
 MAX_SOURCES = 3
+# Maximum number of fields named that are not shown.
+MAX_NAMED = 12
+_EMPTY: Collection[Any] = (None, "", [], {})
 
 Records = Mapping[RecordId, Any]
 
@@ -93,22 +96,22 @@ class _Links:
         return link(self._records.get(record), record.key)
 
     def sources(self, seqs: Sequence[int]) -> SafeString | str:
-        return lines(
-            format_html('<a href="{}">#{}</a>', self._entries[seq], seq)
-            for seq in seqs[-MAX_SOURCES:]
-            if seq in self._entries
-        )
+        pairs = ((self._entries[seq], seq) for seq in seqs[-MAX_SOURCES:] if seq in self._entries)
+        return format_html_join(" ", '<a href="{}">#{}</a>', pairs) or NOTHING
 
 
 def _table(
     links: _Links, records: Records, name: str, shown: Sequence[RecordId], count: int
 ) -> Mapping[str, Any]:
     fields = [records[one]["fields"] for one in shown]
-    columns = list(dict.fromkeys(key for one in fields for key, value in one.items() if value))
-    columns = columns[:MAX_FIELDS]
+    pairs = (pair for one in fields for pair in one.items())
+    columns = list(dict.fromkeys(key for key, value in pairs if value not in _EMPTY))
+    columns, left_out = columns[:MAX_FIELDS], columns[MAX_FIELDS:]
     return {
         "name": name,
         "columns": columns,
+        "left_out": left_out[:MAX_NAMED],
+        "more_left_out": len(left_out[MAX_NAMED:]),
         "rows": [
             (
                 links.record(one),
@@ -122,4 +125,4 @@ def _table(
 
 
 def _cell(value: Any) -> SafeString | str:
-    return NOTHING if value in (None, "", []) else inline(describe_value(value, 80))
+    return NOTHING if value in _EMPTY else inline(describe_value(value, 80))

@@ -4,7 +4,6 @@ from collections.abc import Collection
 from typing import Any
 from urllib.parse import quote
 
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
 from django.contrib.admin.models import LogEntry as StaffAction
@@ -189,6 +188,7 @@ class MemoryUserAdmin(UserPages):
         if user is not None:
             user.__dict__["_may_write"] = own_constraints.may_write(request)
             user.__dict__["_downloads"] = downloads_for(request)
+            user.__dict__["_server"] = request.build_absolute_uri("/").rstrip("/")
         return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
@@ -289,9 +289,8 @@ class MemoryUserAdmin(UserPages):
             format_html('<a href="{}">{}</a>', reverse(f"admin:{name}", args=[user.pk]), text)
             for name, text in user.__dict__.get("_downloads", ())
         ]
-        clone = format_html(
-            "git clone <code>{}{}</code>", settings.UAC_BASE_URL.rstrip("/"), address
-        )
+        server = user.__dict__.get("_server", "")
+        clone = format_html("git clone <code>{}{}</code>", server, address)
         return lines([*downloads, clone])
 
     @plain_column("records")
