@@ -29,7 +29,7 @@ from memory.log.models.merges import CopiedEntries, Merge
 from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
 from memory.project.paths import constraint_path
-from memory.versions import runs
+from memory.versions import redactions, runs
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunStatus
 from memory.versions.past_states import BeingRedacted, refuse_being_redacted
@@ -191,7 +191,9 @@ def _next(row: Merge) -> list[LogEntry]:
 def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[LogEntry]) -> int:
     """Append copies of the entries and their outcomes; the caller has locked both users' rows.
 
-    Redacted entries, and entries that record a redaction, are not copied.
+    Redacted entries, and entries that record a redaction, are not copied. Neither are entries whose
+    idempotency key belongs to an entry that was redacted in the user's log, nor what was derived
+    from them: they would bring back what the person had asked to remove.
     """
     statements = [one for one in entries if not one.redacted_at and one.kind != EntryKind.REDACTION]
     cited = {seq for one in statements for seq in one.derived_from}
@@ -199,14 +201,23 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
     became = copies.became(row, cited | named)
     nameless = _nameless(merged, named)
     taken = entry_log.find_by_key(user, (one.idempotency_key for one in statements))
+    redacted = set(redactions.redacted_among(user, became.values()))
     drafts: list[entry_log.Draft] = []
     new: list[LogEntry] = []
     for entry in statements:
+        origins = {became[seq] for seq in entry.derived_from if seq in became}
+        if removed := origins & redacted:
+            became[entry.seq] = min(removed)
+            continue
         draft = _draft(entry, became, nameless)
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
+        if earlier is not None and earlier.redacted_at is not None:
+            became[entry.seq] = earlier.seq
+            redacted.add(earlier.seq)
+            continue
         if earlier is not None:
             # An entry that is in both logs is not copied. A different entry with the same
-            # idempotency key is copied without the key, also if the earlier one was redacted.
+            # idempotency key is copied without the key.
             if entry_log.says_the_same(earlier, replace(draft, occurred_at=None)):
                 became[entry.seq] = earlier.seq
                 continue

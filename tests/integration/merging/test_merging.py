@@ -244,18 +244,25 @@ def test_entry_with_one_key_in_both_logs_is_copied_once(user: MemoryUser, anon: 
     assert sound(user, anon)
 
 
-def test_entry_whose_key_was_redacted_is_copied_without_it(
-    user: MemoryUser, anon: MemoryUser, work: Callable[[], None]
+@pytest.mark.parametrize("size", [200, 1])
+def test_merge_brings_back_nothing_that_was_redacted(
+    user: MemoryUser,
+    anon: MemoryUser,
+    work: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
 ) -> None:
+    monkeypatch.setattr(merging, "BATCH", size)
     told(user, said("hello", idempotency_key="a"))
     redaction.redact(user, [1], by="key:x", reason="")
     work()
-    told(anon, said("hello", idempotency_key="a"))
+    told(anon, said("hello", idempotency_key="a"), said("other"))
+    told(anon, fact("Greets", 1), fact("Others", 2))
+    told(anon, Draft(kind=EntryKind.CORRECTION, content="Greets often", derived_from=[3]))
 
     merged(user, anon)
 
-    assert contents(user) == [None, None, "hello"]
-    assert LogEntry.objects.get(user=user, seq=3).idempotency_key is None
+    assert contents(user) == [None, None, "other", "Others"]
     assert sound(user, anon)
 
 
