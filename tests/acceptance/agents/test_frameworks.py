@@ -187,7 +187,13 @@ def run_script(name: str, python: Path, system: System, key: str) -> dict[str, A
     """Return what a script beside this file prints."""
     ended = subprocess.run(
         [python, Path(__file__).with_name(f"{name}.py")],
-        env={"UAC_URL": system.base_url, "UAC_KEY": key, **environment()},
+        env={
+            "UAC_URL": system.base_url,
+            "UAC_KEY": key,
+            "CREWAI_DISABLE_TELEMETRY": "true",
+            "CREWAI_TRACING_ENABLED": "false",
+            **environment(),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -224,6 +230,19 @@ def test_sessions_of_adk_are_remembered_once(system: System, key: str) -> None:
         ("user", "I like tea."),
         ("assistant", "Noted."),
     ]
+
+
+def test_the_same_words_in_another_turn_of_crewai_are_logged_and_briefed_anew(
+    system: System, key: str
+) -> None:
+    shown = run_script("crewai_turns", FRAMEWORKS["crewai"].python(), system, key)
+
+    turn = [["user", "What do I like?"], ["assistant", "Noted."]]
+    # A task that failed twice is one turn, with one brief in each try
+    assert shown["briefs"] == [1, 1, 1]
+    # Done again, it is another, and its brief is new
+    assert shown["log"] == [*turn, ["user", "I like green tea."], *turn]
+    assert "green tea" in shown["second"]
 
 
 def test_files_of_claude_are_changes_that_the_gate_judges(system: System, key: str) -> None:

@@ -81,18 +81,20 @@ class Memory:
 
     # -- Unasked, with each turn -------------------------------------------------------------------
 
-    def brief(self, messages: Sequence[Message]) -> str:
+    def brief(self, messages: Sequence[Message], turn_id: str = "") -> str:
         """Return what the model should know for its answer to the newest message of the user.
 
         It has the open alerts, what comes up, and what matters for the message. It is empty if the
-        memory fails, or if the user has said nothing.
+        memory fails, or if the user has said nothing. In the same turn, it stays the same. A
+        `turn_id` names a turn whose messages come without those before them: only by it can the
+        same words be told from those of an earlier turn.
         """
         asked = list(messages)
         while asked and asked[-1].role != "user":
             asked.pop()
         if not asked:
             return ""
-        *_, turn = _keys(self.session_id, asked)
+        *_, turn = _keys(self.session_id + turn_id, asked)
         if self._brief[0] != turn:
             try:
                 text = self._compose(asked[-1].text, asked[:-1])
@@ -102,14 +104,14 @@ class Memory:
             self._brief = (turn, text)
         return self._brief[1]
 
-    def remember_turn(self, messages: Sequence[Message]) -> None:
+    def remember_turn(self, messages: Sequence[Message], turn_id: str = "") -> None:
         """Append the last turn to the log of the user: what it said last, and the answers.
 
         `messages` is the conversation as the agent has it. The same turn of the same conversation
-        is appended once, however often this is called.
+        is appended once, however often this is called. `turn_id` is as in `brief`.
         """
         start = _start_of_turn(messages)
-        keys = list(_keys(self.session_id, messages))[start:]
+        keys = list(_keys(self.session_id + turn_id, messages))[start:]
         entries = [
             self._entry({"kind": "message", "content": one.text, "role": one.role}, key)
             for one, key in zip(messages[start:], keys, strict=True)
@@ -227,9 +229,9 @@ def _start_of_turn(messages: Sequence[Message]) -> int:
     return start
 
 
-def _keys(session_id: str, messages: Sequence[Message]) -> Iterator[str]:
-    """Yield a key for each message, by all that was said before it in the conversation."""
-    key = session_id
+def _keys(start: str, messages: Sequence[Message]) -> Iterator[str]:
+    """Yield a key for each message, by `start` and all that was said before it."""
+    key = start
     for one in messages:
         key = _digest([key, one.role, one.text])
         yield key
