@@ -1,4 +1,4 @@
-"""The MCP server: tools and resources, independent of the transport."""
+"""The MCP server: tools, resources and prompts, independent of the transport."""
 
 import importlib.metadata
 import tomllib
@@ -13,6 +13,9 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
@@ -24,7 +27,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from memory.integrations.mcp import resources, tools
+from memory.integrations.mcp import prompts, resources, tools
 from memory.integrations.mcp.api import RequestRefused
 from memory.integrations.mcp.tools import TOOLS, Caller
 
@@ -97,6 +100,20 @@ def create(caller_of: Callable[[Any], Caller], listen: Listen | None = None) -> 
         contents = TextResourceContents(uri=uri, text=text, mime_type=mime_type)
         return ReadResourceResult(contents=[contents])
 
+    async def list_prompts(
+        context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListPromptsResult:
+        caller = caller_of(context.request)
+        return ListPromptsResult(prompts=[one.offered(caller) for one in prompts.PROMPTS.values()])
+
+    async def get_prompt(
+        context: ServerRequestContext[Any], params: GetPromptRequestParams
+    ) -> GetPromptResult:
+        try:
+            return prompts.get(caller_of(context.request), params.name, params.arguments or {})
+        except prompts.UnknownPrompt as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+
     return Server(
         "uac",
         version=VERSION,
@@ -107,5 +124,7 @@ def create(caller_of: Callable[[Any], Caller], listen: Listen | None = None) -> 
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
         on_subscriptions_listen=listen,
     )
