@@ -619,10 +619,13 @@ def test_keys_of_the_issuer_are_fetched_again_for_an_unknown_one_but_not_for_eac
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetch = jwt.PyJWKClient.fetch_data
-    fetched = []
-    monkeypatch.setattr(
-        jwt.PyJWKClient, "fetch_data", lambda self: fetched.append(1) or fetch(self)
-    )
+    fetched: list[int] = []
+
+    def count_and_fetch(client: jwt.PyJWKClient) -> Any:
+        fetched.append(1)
+        return fetch(client)
+
+    monkeypatch.setattr(jwt.PyJWKClient, "fetch_data", count_and_fetch)
 
     for key_id in ("one", "one", "two", "three"):
         agent.call(token_for("ada", key_id=key_id))
