@@ -72,6 +72,11 @@ ENDPOINTS = [
     path("openapi.json", reference.Document.as_view(), name="openapi"),
     path("schema/", schema.WorkspaceSchema.as_view(), name="schema"),
     path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
+    path(
+        f"{USER}entries/<int:seq>/redaction/",
+        redactions.RedactionPreview.as_view(),
+        name="redaction-preview",
+    ),
     path(f"{USER}redactions/<int:seq>/", redactions.OneRedaction.as_view(), name="redaction"),
     path(
         f"{VERSION}files/<path:path>", checkpoints.CheckpointFile.as_view(), name="checkpoint-file"

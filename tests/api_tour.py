@@ -223,6 +223,7 @@ def _task(key: str, days: int | str) -> dict[str, Any]:
 
 def _project(tour: Tour, user: dict[str, Any]) -> None:
     tour.ask("POST", "users/{user_id}/entries/", _said("Call me on my old number."), **user)
+    tour.ask("GET", "users/{user_id}/entries/{seq}/redaction/", seq=1, **user)
     redacted = tour.ask(
         "DELETE", "users/{user_id}/entries/{seq}/", query={"reason": "asked for"}, seq=1, **user
     )

@@ -69,6 +69,7 @@ METHODS: Mapping[str, str] = {
     "POST /v1/users/{user_id}/entries": "user.add",
     "GET /v1/users/{user_id}/entries/{seq}": "user.entries.get",
     "DELETE /v1/users/{user_id}/entries/{seq}": "user.entries.redact",
+    "GET /v1/users/{user_id}/entries/{seq}/redaction": "user.entries.redaction_preview",
     "GET /v1/users/{user_id}/events": "user.alerts.feed",
     "GET /v1/users/{user_id}/export": "user.export",
     "GET /v1/users/{user_id}/forecast": "user.forecast",

@@ -995,6 +995,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users/{user_id}/entries/{seq}/redaction": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return what the redaction of this entry would remove, and change nothing
+         * @description Return what the redaction of this entry would remove, and change nothing.
+         *
+         *     Requires the scope `manage`, as the redaction does.
+         */
+        get: operations["users_entries_redaction_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{user_id}/events": {
         parameters: {
             query?: never;
@@ -1485,6 +1507,19 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A record in the newest version that a redaction would change. */
+        AffectedRecord: {
+            domain: string;
+            collection: string;
+            key: string;
+            /**
+             * @description restored: to what the record was before the entries.
+             *
+             *     * `removed` - removed
+             *     * `restored` - restored
+             */
+            effect: components["schemas"]["EffectEnum"];
+        };
         /** @description An alert with its history. */
         AlertDetail: {
             /** Format: uuid */
@@ -2382,6 +2417,12 @@ export interface components {
                 [key: string]: string;
             };
         };
+        /**
+         * @description * `removed` - removed
+         *     * `restored` - restored
+         * @enum {string}
+         */
+        EffectEnum: "removed" | "restored";
         /** @description An endpoint and its state, without its secret, which cannot be read. */
         Endpoint: {
             /** Format: uuid */
@@ -3492,6 +3533,16 @@ export interface components {
             /** @description How many other entries the removed records and constraints were also based on; these entries are pending again. */
             reopened: number;
         };
+        /** @description What the redaction of an entry would remove, as of now. */
+        RedactionPreview: {
+            /** @description The entry and all entries derived from it, unless redacted before. */
+            entries: number[];
+            /** @description The entries that these were derived from. They would remain, and may say the same. */
+            sources: number[];
+            records: components["schemas"]["AffectedRecord"][];
+            /** @description The constraints that would be deleted or restored. */
+            constraints: string[];
+        };
         /** @description An entry that the project cannot hold, with the reason and how to fix it. */
         Rejected: {
             seq: number;
@@ -4429,6 +4480,7 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type AffectedRecord = components['schemas']['AffectedRecord'];
 export type AlertDetail = components['schemas']['AlertDetail'];
 export type AlertEvent = components['schemas']['AlertEvent'];
 export type AlertEventDetail = components['schemas']['AlertEventDetail'];
@@ -4478,6 +4530,7 @@ export type DeliveryDetail = components['schemas']['DeliveryDetail'];
 export type DeliveryStateEnum = components['schemas']['DeliveryStateEnum'];
 export type Difference = components['schemas']['Difference'];
 export type Domain = components['schemas']['Domain'];
+export type EffectEnum = components['schemas']['EffectEnum'];
 export type Endpoint = components['schemas']['Endpoint'];
 export type EndpointWithSecret = components['schemas']['EndpointWithSecret'];
 export type Entry = components['schemas']['Entry'];
@@ -4562,6 +4615,7 @@ export type RecordName = components['schemas']['RecordName'];
 export type RecordPage = components['schemas']['RecordPage'];
 export type Redacted = components['schemas']['Redacted'];
 export type Redaction = components['schemas']['Redaction'];
+export type RedactionPreview = components['schemas']['RedactionPreview'];
 export type Rejected = components['schemas']['Rejected'];
 export type Rejection = components['schemas']['Rejection'];
 export type Reopening = components['schemas']['Reopening'];
@@ -4683,7 +4737,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 9b871683-a340-4ef6-8827-df1426b078a5 */
+                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4705,7 +4759,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 9b871683-a340-4ef6-8827-df1426b078a5 */
+                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4731,7 +4785,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 9b871683-a340-4ef6-8827-df1426b078a5 */
+                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4757,7 +4811,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 9b871683-a340-4ef6-8827-df1426b078a5 */
+                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4783,7 +4837,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 9b871683-a340-4ef6-8827-df1426b078a5 */
+                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4809,7 +4863,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 9b871683-a340-4ef6-8827-df1426b078a5 */
+                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4859,7 +4913,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 800c8511-4164-4efe-b4c2-e4e33ffbaeda */
+                /** @example 2057e2da-f8da-42bb-ae53-4712474789c9 */
                 backtest_id: string;
             };
             cookie?: never;
@@ -4881,7 +4935,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example bc7b8748-d2cd-43d3-937a-220afda14147 */
+                /** @example a5c3c857-1803-429e-b92d-77bcf2657165 */
                 backtest_id: string;
             };
             cookie?: never;
@@ -5203,7 +5257,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 77a447ef-1b04-47a9-a8c9-94c90229fc6f */
+                /** @example 3958d913-4513-4fbf-9ff4-dfaf50969253 */
                 erasure_id: string;
             };
             cookie?: never;
@@ -5301,7 +5355,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 6ee834e7-6d9a-43de-aa96-3f89c4e0dd03 */
+                /** @example 4e712c73-352e-4ab6-9293-1072429f052b */
                 paused_id: string;
             };
             cookie?: never;
@@ -5327,7 +5381,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f5997a6a-1f79-46e7-b3fd-d013394b0fcc */
+                /** @example c575b4c7-5696-442c-b274-0e26e6c05e9b */
                 run_id: string;
             };
             cookie?: never;
@@ -5349,7 +5403,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 9c1f4e4f-0d24-4317-ae5c-ced982409969 */
+                /** @example a50a797e-1450-46f6-9b7a-ca7d8de8ffa5 */
                 run_id: string;
             };
             cookie?: never;
@@ -5371,7 +5425,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 9c1f4e4f-0d24-4317-ae5c-ced982409969 */
+                /** @example a50a797e-1450-46f6-9b7a-ca7d8de8ffa5 */
                 run_id: string;
             };
             cookie?: never;
@@ -6191,6 +6245,30 @@ export interface operations {
             };
         };
     };
+    users_entries_redaction_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example ada */
+                user_id: string;
+                /** @example 1 */
+                seq: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RedactionPreview"];
+                };
+            };
+        };
+    };
     users_events_list: {
         parameters: {
             query?: {
@@ -6715,7 +6793,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f68de77e-8a81-49fe-9c96-5eba2d439526 */
+                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6737,7 +6815,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 93656dd0-8f03-45b4-a2a6-68fa819c0160 */
+                /** @example 616f1a34-3e69-4028-adc5-7bd8a69782cc */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6758,7 +6836,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f68de77e-8a81-49fe-9c96-5eba2d439526 */
+                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6815,7 +6893,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example f68de77e-8a81-49fe-9c96-5eba2d439526 */
+                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6837,9 +6915,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f68de77e-8a81-49fe-9c96-5eba2d439526 */
+                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
                 endpoint_id: string;
-                /** @example bfb2286c-61a4-4934-a946-2b14faeaa0cd */
+                /** @example c9eb36c9-f536-4652-afac-b104195b7bc9 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -6861,9 +6939,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f68de77e-8a81-49fe-9c96-5eba2d439526 */
+                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
                 endpoint_id: string;
-                /** @example bfb2286c-61a4-4934-a946-2b14faeaa0cd */
+                /** @example c9eb36c9-f536-4652-afac-b104195b7bc9 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -6885,7 +6963,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f68de77e-8a81-49fe-9c96-5eba2d439526 */
+                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6911,7 +6989,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f68de77e-8a81-49fe-9c96-5eba2d439526 */
+                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6933,7 +7011,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f68de77e-8a81-49fe-9c96-5eba2d439526 */
+                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
                 endpoint_id: string;
             };
             cookie?: never;

@@ -209,6 +209,12 @@ class Entries {
     return this.transport.fetch("get", "/v1/users/{user_id}/entries/{seq}", { names });
   }
 
+  /** Return what the redaction of an entry would remove. */
+  redactionPreview(seq: number): Promise<models.RedactionPreview> {
+    const names = { ...this.names, seq };
+    return this.transport.fetch("get", "/v1/users/{user_id}/entries/{seq}/redaction", { names });
+  }
+
   /** Empty an entry, and remove everything that was derived from it. */
   redact(
     seq: number,

@@ -46,6 +46,10 @@ class Api:
         """Send a POST request and return the response; raises RequestRefused like `get`."""
         return await self._call("POST", address, body, parameters)
 
+    async def delete(self, address: str, **parameters: object) -> Json:
+        """Send a DELETE request and return the response; raises RequestRefused like `get`."""
+        return await self._call("DELETE", address, None, parameters)
+
     async def _call(
         self, method: str, address: str, body: Json | None, parameters: Mapping[str, object]
     ) -> Json:

@@ -1,6 +1,8 @@
 """MCP tools, each of which turns arguments that suit an agent into API requests."""
 
 import asyncio
+import hashlib
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -22,6 +24,8 @@ RUN_SECONDS = 20.0
 # The parts of a run's output that get_run returns by themselves.
 VALUE, EVIDENCE = "value", "evidence"
 LOOK_SECONDS = 0.5
+# Maximum number of entries whose texts are shown before they are removed.
+MAX_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -318,6 +322,36 @@ async def _remember(caller: Caller, given: Json) -> Json:
     return await _add_memory(caller, {**given, "entries": [fact]})
 
 
+async def _forget(caller: Caller, given: Json) -> Json:
+    """Show what goes, with a code; remove it if the code is that of what would go now."""
+    user, seq = _user(caller, given), str(given["entry"])
+    preview = await caller.api.get(address("users", user, "entries", seq, "redaction"))
+    if not preview["entries"]:
+        raise RequestRefused(f"Entry {seq} has been removed before.")
+    code = hashlib.sha256(json.dumps([seq, preview], sort_keys=True).encode()).hexdigest()[:12]
+    if given.get("confirm") == code:
+        return await caller.api.delete(
+            address("users", user, "entries", seq), reason=given.get("reason", "asked for over MCP")
+        )
+    entries = [
+        await caller.api.get(address("users", user, "entries", str(one)))
+        for one in preview["entries"][:MAX_SHOWN]
+    ]
+    shown = ("seq", "kind", "occurred_at", "content", "data")
+    return {
+        "removed": False,
+        "would_remove": {
+            **preview,
+            "entries": [{name: one[name] for name in shown} for one in entries],
+            "number_of_entries": len(preview["entries"]),
+        },
+        "confirm": code,
+        "how_to_confirm": "Nothing has been removed. Show the user what would be. If the user"
+        " agrees, call forget again with the same entry and this `confirm`."
+        + (" What would be removed has changed since the last call." * ("confirm" in given)),
+    }
+
+
 async def _get_manifest(caller: Caller, given: Json) -> Json:
     answer = await caller.api.get(address("users", _user(caller, given), "manifest"), **given)
     return results.shorten_text(answer, "open_domain lists the content of one domain.")
@@ -455,6 +489,25 @@ _ALL = (
         ["user_id", "entries"],
         reads=False,
         more="All entries were appended, with consecutive numbers (seq); do not send them again.",
+    ),
+    Tool(
+        "forget",
+        "Forget an entry",
+        "Remove an entry from the memory for good, with everything derived from it: facts, records,"
+        " constraints. The first call removes nothing: it shows what would be removed, and a code."
+        " Only if the user agrees to that, call again with the code as `confirm`. `sources` would"
+        " remain and may say the same: forget those too. To correct something, use add_memory"
+        " with a correction instead. This needs a key with the scope `manage`.",
+        _forget,
+        {
+            **USER,
+            "entry": _number("The number (seq) of the entry, as search_memory has it.", minimum=1),
+            "confirm": _text("The code from the first call, once the user has agreed."),
+            "reason": _text("Why; it stays on record, so do not repeat what is removed."),
+        },
+        ["user_id", "entry"],
+        reads=False,
+        destroys=True,
     ),
     Tool(
         "search_memory",

@@ -1,5 +1,7 @@
 """Redaction in the API: deleting the content of entries, and the progress of it."""
 
+from typing import Any
+
 from django.http import Http404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter
@@ -15,8 +17,11 @@ from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.texts import MAX_REASON
 from memory.log.api import entries
+from memory.log.models.entries import LogEntry
 from memory.log.models.redactions import Redaction
-from memory.privacy import redaction
+from memory.privacy import forgetting, redaction
+from memory.versions import past_states
+from memory.versions.redactions import redacted_among
 
 
 class WhySerializer(StrictSerializer):
@@ -53,6 +58,37 @@ class RedactionSerializer(serializers.ModelSerializer[Redaction]):
     def get_state(self, row: Redaction) -> str:
         """Return the state of the redaction."""
         return "done" if row.due_at is None else "under_way"
+
+
+class AffectedRecordSerializer(serializers.Serializer[Any]):
+    """A record in the newest version that a redaction would change."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    key = serializers.CharField()
+    effect = serializers.ChoiceField(
+        choices=["removed", "restored"],
+        help_text="restored: to what the record was before the entries.",
+    )
+
+
+class RedactionPreviewSerializer(serializers.Serializer[Any]):
+    """What the redaction of an entry would remove, as of now."""
+
+    entries = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="The entry and all entries derived from it, unless redacted before.",
+    )
+    sources = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="The entries that these were derived from. They would remain, and may say the"
+        " same.",
+    )
+    records = AffectedRecordSerializer(many=True)
+    constraints = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="The constraints that would be deleted or restored.",
+    )
 
 
 class Entries(entries.Entries):
@@ -97,6 +133,37 @@ class Entries(entries.Entries):
         row = self.once(redact)
         location = reverse("redaction", args=[user_id, row.seq])
         return operations.accepted(RedactionSerializer(row).data, location)
+
+
+class RedactionPreview(UserScopedView):
+    """What the redaction of an entry would remove."""
+
+    scopes = {"get": Scope.MANAGE}
+
+    @operations.read(responses=RedactionPreviewSerializer)
+    def get(self, request: Request, user_id: str, seq: int) -> Response:
+        """Return what the redaction of this entry would remove, and change nothing.
+
+        Requires the scope `manage`, as the redaction does.
+        """
+        user = self.memory_user()
+        past_states.refuse_being_redacted(user)
+        if not LogEntry.objects.filter(user=user, seq=seq).exists():
+            raise Http404(f"The log has no entry {seq}.")
+        whole = redaction.closure(user, [seq])
+        seqs = sorted(set(whole) - set(redacted_among(user, whole)))
+        traces = forgetting.find(user, seqs)
+        records = [
+            {**record._asdict(), "effect": "restored" if record in traces.kept else "removed"}
+            for record in sorted(traces.head_records)
+        ]
+        answer = {
+            "entries": seqs,
+            "sources": redaction.find_sources(user, seqs),
+            "records": records,
+            "constraints": sorted(traces.head_constraints),
+        }
+        return Response(RedactionPreviewSerializer(answer).data)
 
 
 class OneRedaction(UserScopedView):

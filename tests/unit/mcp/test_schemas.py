@@ -90,13 +90,14 @@ def test_a_strict_client_can_leave_out_what_is_optional(tool: Any) -> None:
         "entries": [{"kind": "fact", "content": "She is vegan."}],
         "edits": [{"op": "dismiss", "reason": "x", "sources": [1]}],
     }
+    numbers = {"entry": 1}
     sent: dict[str, Any] = {
         name: [
             {**dict.fromkeys(strict["properties"][name]["items"]["properties"]), **one}
             for one in examples[name]
         ]
         if name in examples
-        else "x"
+        else numbers.get(name, "x")
         for name in tool.input_schema["required"]
     } | dict.fromkeys(optional)
     assert misfit(sent, strict) == ""
@@ -114,9 +115,9 @@ def test_a_strict_client_can_leave_out_what_is_optional(tool: Any) -> None:
 def test_every_tool_has_a_title_and_true_hints(tool: Any) -> None:
     assert tool.title == tool.annotations.title
     assert tool.title != tool.name
-    writes = {"add_memory", "remember", "propose_edits", "acknowledge_alert"}
+    writes = {"add_memory", "remember", "propose_edits", "acknowledge_alert", "forget"}
     assert tool.annotations.read_only_hint == (tool.name not in writes)
-    assert tool.annotations.destructive_hint == (tool.name == "propose_edits")
+    assert tool.annotations.destructive_hint == (tool.name in ("propose_edits", "forget"))
     assert tool.output_schema is None  # a large context comes as text alone
 
 

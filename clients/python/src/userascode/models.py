@@ -12,6 +12,16 @@ from pydantic import Field
 from userascode.base import Model
 
 
+class AffectedRecord(Model):
+    """A record in the newest version that a redaction would change."""
+
+    domain: str
+    collection: str
+    key: str
+    effect: EffectEnum
+    """restored: to what the record was before the entries."""
+
+
 class AlertDetail(Model):
     """An alert with its history."""
 
@@ -789,6 +799,9 @@ class Domain(Model):
     """The only record of its kind → class."""
 
 
+EffectEnum: TypeAlias = Literal["removed", "restored"] | str
+
+
 class Endpoint(Model):
     """An endpoint and its state, without its secret, which cannot be read."""
 
@@ -1528,6 +1541,18 @@ class Redaction(Model):
     reopened: int
     """How many other entries the removed records and constraints were also based on; these
     entries are pending again."""
+
+
+class RedactionPreview(Model):
+    """What the redaction of an entry would remove, as of now."""
+
+    entries: list[int]
+    """The entry and all entries derived from it, unless redacted before."""
+    sources: list[int]
+    """The entries that these were derived from. They would remain, and may say the same."""
+    records: list[AffectedRecord]
+    constraints: list[str]
+    """The constraints that would be deleted or restored."""
 
 
 class Rejected(Model):

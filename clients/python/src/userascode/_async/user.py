@@ -274,6 +274,11 @@ class AsyncEntries:
             read(f"{self._user}{path('entries', seq)}"), models.Entry
         )
 
+    async def redaction_preview(self, seq: int) -> models.RedactionPreview:
+        """Return what the redaction of an entry would remove."""
+        request = read(f"{self._user}{path('entries', seq)}redaction/")
+        return await self._transport.fetch(request, models.RedactionPreview)
+
     async def redact(
         self,
         seq: int,

@@ -273,6 +273,11 @@ class Entries:
         """Return an entry by its number."""
         return self._transport.fetch(read(f"{self._user}{path('entries', seq)}"), models.Entry)
 
+    def redaction_preview(self, seq: int) -> models.RedactionPreview:
+        """Return what the redaction of an entry would remove."""
+        request = read(f"{self._user}{path('entries', seq)}redaction/")
+        return self._transport.fetch(request, models.RedactionPreview)
+
     def redact(
         self,
         seq: int,
