@@ -42,7 +42,7 @@ _AHEAD = re.compile(
 _BACK = re.compile(rf"\b{_COUNT}\s+{_UNIT}\s+(?:ago|earlier|back|before)\b", FLAGS)
 _NEAR = re.compile(
     r"\b(?P<which>next|this|last|coming|past|previous|current|following)\s+"
-    r"(?P<unit>week|weekend|month|year)\b",
+    r"(?P<unit>week|weekend|month|year|spring|summer|autumn|fall|winter)\b",
     FLAGS,
 )
 _WEEKDAY = re.compile(
@@ -107,6 +107,7 @@ _HOLIDAY = re.compile(
     FLAGS,
 )
 _BY_PLAIN_NAME = {name.replace("'", ""): day for name, day in _HOLIDAYS.items()}
+_SEASONS = ("spring", "summer", "autumn", "fall", "winter")
 _DAYS_IN = {"day": 1, "week": 7, "fortnight": 14}
 _DAYS_AWAY = (
     (re.compile(r"\b(?:today|tonight|now|this (?:morning|afternoon|evening))\b", FLAGS), 0),
@@ -178,6 +179,11 @@ def add_relative_dates(text: str, today: datetime.date, moments: Said) -> None: 
         for step in steps:
             if unit == "year":
                 moments.years.add(today.year + step)
+            elif unit in _SEASONS:
+                # Which one it is depends on today's; a winter has days of two years.
+                moments.years.update((today.year, today.year + step))
+                if unit == "winter":
+                    moments.years.update((today.year + step - 1, today.year + step + 1))
             elif unit == "month":
                 month = _shifted(today.replace(day=1), step)
                 moments.months.add((month.year, month.month))
@@ -321,8 +327,7 @@ def _add_distance(today: datetime.date, count: str, unit: str, sign: int, moment
     there = _shifted(today, months)
     moments.days.add(there)
     moments.years.add(there.year)
-    if unit == "month":
-        moments.months.add((there.year, there.month))
+    moments.months.add((there.year, there.month))
 
 
 def _away(today: datetime.date, distance: int) -> Iterator[datetime.date]:

@@ -188,8 +188,10 @@ def memorize(
     work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     runs = SandboxRuns(lane, max(message.occurred_at for message in messages))
     bench = Workbench(user, user.head, functools.partial(runs.query, user))
-    related = bench.related(lane, messages)
-    known_facts = _find_known_facts(user, related.facts)
+    newest = _newest_facts(user)
+    related = bench.related(lane, messages, newest)
+    by_seq = {fact.seq: fact for fact in [*related.facts, *newest]}
+    known_facts = [fact for _, fact in sorted(by_seq.items())]
     remembered = {fact.seq: _source(fact, fact.content or "") for fact in known_facts}
     earlier = _earlier(user, messages[0])
     slice_ = _Slice(user, messages, _lines(user, earlier), _lines(user, known_facts), remembered)
@@ -649,15 +651,10 @@ def _earlier(user: MemoryUser, first: LogEntry) -> list[LogEntry]:
     return _newest(user, before, CONTEXT_CHARACTERS)
 
 
-def _find_known_facts(user: MemoryUser, related: Iterable[LogEntry]) -> list[LogEntry]:
-    """Return the related facts and the newest ones, oldest first.
-
-    From the newest, the model knows, for example, which trip "the trip" is.
-    """
+def _newest_facts(user: MemoryUser) -> list[LogEntry]:
+    """Return the newest facts, oldest first: they tell, for example, which trip "the trip" is."""
     facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, redacted_at=None)
-    newest = _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS], CONTEXT_FACT_CHARACTERS)
-    by_seq = {fact.seq: fact for fact in [*related, *newest]}
-    return [fact for _, fact in sorted(by_seq.items())]
+    return _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS], CONTEXT_FACT_CHARACTERS)
 
 
 def _newest(user: MemoryUser, entries: Iterable[LogEntry], most: int) -> list[LogEntry]:

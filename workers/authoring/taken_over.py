@@ -2,7 +2,8 @@
 
 `"from": 12` in an edit cites entry 12. The text becomes a note's text, or goes into the field
 `details` (or `text`) of a new record, and the day on which it was said into `said_on`, if the class
-has such a field and the edit doesn't set it. `{"from": 12}` as a value stands for the text itself.
+has such a field and the edit doesn't set it. `{"from": 12}` as a value stands for the text itself,
+`{"from": [12, 13]}` for the texts one after the other.
 """
 
 import datetime
@@ -15,6 +16,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import LogEntry
 from memory.project import Add, Note, Outline
 from memory.project.types import format_type
+from memory.project.values import Value
 
 # Fields of a new record that hold the text and the day of the facts that it is made from.
 TEXT_FIELDS = ("details", "text")
@@ -77,14 +79,32 @@ def _numbers(cited: object) -> list[int]:
     return [seq for seq in numbers if type(seq) is int]
 
 
+def refer(value: Value, shown: Mapping[str, int]) -> dict[str, int | list[int]] | None:
+    """Return a text as a reference to the entries with these texts that it consists of, if any."""
+    seqs: list[int] = []
+    rest = value if isinstance(value, str) else ""
+    while rest:
+        text = max((one for one in shown if f"{rest} ".startswith(f"{one} ")), key=len, default="")
+        if not text:
+            return None
+        seqs.append(shown[text])
+        rest = rest[len(text) + 1 :]
+    return {"from": seqs if len(seqs) > 1 else seqs[0]} if seqs else None
+
+
 def _is_reference(value: object) -> bool:
-    return isinstance(value, dict) and value.keys() == {"from"} and type(value["from"]) is int
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"from"}
+        and (numbers := value["from"])
+        and all(type(seq) is int for seq in (numbers if isinstance(numbers, list) else [numbers]))
+    )
 
 
 def _inside(value: Any) -> Iterator[int]:
     """Yield the numbers of the entries that values refer to."""
     if _is_reference(value):
-        yield value["from"]
+        yield from _numbers(value["from"])
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _inside(item)
@@ -92,7 +112,7 @@ def _inside(value: Any) -> Iterator[int]:
 
 def _filled(value: Any, texts: Mapping[int, str]) -> Any:
     if _is_reference(value):
-        return texts.get(value["from"], "")
+        return " ".join(texts[seq] for seq in _numbers(value["from"]) if seq in texts)
     if isinstance(value, dict):
         return {name: _filled(item, texts) for name, item in value.items()}
     return [_filled(item, texts) for item in value] if isinstance(value, list) else value

@@ -40,7 +40,7 @@ from workers.authoring.partial_answers import WrongChange, change_items
 from workers.authoring.related_records import find_entries, locate_records, rank_records
 from workers.authoring.same_records import Candidates
 from workers.authoring.short_forms import expand_edit, refuse_row, split_edits
-from workers.authoring.taken_over import NO_DRAFTS, take_over
+from workers.authoring.taken_over import NO_DRAFTS, refer, take_over
 from workers.authoring.tools import CONSTRAINT_RULES, NEW, SAME_AS
 from workers.gate.cited_entries import TooMuchCited, read_sources
 from workers.gate.entry_coverage import uncovered
@@ -62,6 +62,7 @@ MAX_EDITS = 500
 # of them, and on how many of the newest records and first collections are compared by words.
 MAX_RELATED = 12
 MAX_RELATED_CHARACTERS = 3000
+MAX_SMALL_CHARACTERS = 1000  # of these, for keys in collections without such a record
 MAX_RECORD_CHARACTERS = 600
 SCANNED_RECORDS = 100
 MAX_PLACES = 40
@@ -271,11 +272,15 @@ class Workbench:
             ]
         return _cut("\n".join(lines))
 
-    def related(self, lane: Lane, new: Sequence[LogEntry]) -> Related:
+    def related(
+        self, lane: Lane, new: Sequence[LogEntry], known: Sequence[LogEntry] = ()
+    ) -> Related:
         """Return what the project has about these entries, so that the model need not look it up.
 
         They are pending in the lane, on which the caller must hold the lease. Of a large project,
         the search finds the records; its newest records are also compared by the words in them.
+        Text of `known` facts, which the model sees as well, isn't repeated. Keys go before records:
+        edits refer to them, even if no record is about the entries.
         """
         texts = [entry.content or "" for entry in new]
         entries = find_entries(lane, self._user, self.outline, new, texts)
@@ -296,20 +301,19 @@ class Workbench:
         touched = dict.fromkeys((domain, name) for domain, name, _ in shown)
         lines = [self._keys_line(location, shown) for location in touched]
         facts = self._facts_behind(shown.values(), entries)
-        seqs = {fact.content: fact.seq for fact in facts if fact.content}
-        records = [_cut_line(_describe(*one, seqs)) for one in shown.items()]
-        kept = _fitting(records, MAX_RELATED_CHARACTERS)
-        for record_id, record in itertools.islice(shown.items(), len(kept)):
-            self.shown.records.add(record_id)
-            self.shown.entries |= {*record.sources}
-        lines += kept
         small = [
             self._keys_line(location, ())
             for location in locations[:MAX_PLACES]
             if location not in touched and self._count(*location) <= SMALL_COLLECTION
         ]
-        lines += _fitting(small, MAX_RELATED_CHARACTERS - sum(map(len, lines)))
-        return Related("\n".join(lines), facts)
+        lines += _fitting(small, MAX_SMALL_CHARACTERS)
+        seqs = {fact.content: fact.seq for fact in [*known, *facts] if fact.content}
+        records = [_cut_line(_describe(*one, seqs)) for one in shown.items()]
+        kept = _fitting(records, MAX_RELATED_CHARACTERS - sum(map(len, lines)))
+        for record_id, record in itertools.islice(shown.items(), len(kept)):
+            self.shown.records.add(record_id)
+            self.shown.entries |= {*record.sources}
+        return Related("\n".join([*lines, *kept]), facts)
 
     def _find(self, record_id: RecordId) -> Record | None:
         """Return a record if this version has it; the index may already be a newer one's."""
@@ -715,9 +719,7 @@ def _describe(record_id: RecordId, record: Record, shown: Mapping[str, int] = NO
     value refers to instead of repeating them.
     """
     fields = {
-        name: {"from": shown[value]}
-        if isinstance(value, str) and value in shown
-        else encode_plain(value)
+        name: refer(value, shown) or encode_plain(value)
         for name, value in record.fields.items()
         if value is not None
     }

@@ -73,6 +73,22 @@ def test_keys_of_a_touched_collection_are_listed_however_large_it_is(
     assert len(line) < 700
 
 
+def test_text_of_a_record_that_facts_say_is_not_repeated(
+    user: MemoryUser, fact: int, say: Say, work: Work
+) -> None:
+    # Given a note that consists of two facts
+    (other,) = say("The user likes trains.", kind=EntryKind.FACT)
+    both = "The user goes to Rome on 2026-05-08. The user likes trains."
+    work(edits({"op": "note", "text": both, "sources": [fact, other]}, finish=True))
+    # When a message is about it
+    (message,) = say("The train to Rome is late.")
+    server = work(remembers(("The train to Rome is late.", [message])))
+    # Then the note refers to the facts, and their texts are shown once
+    question = asked(server.requests[0])
+    assert f'{{"text": {{"from": [{fact}, {other}]}}}}' in question
+    assert question.count("The user likes trains.") == 1
+
+
 ROME: dict[str, Any] = {"to": "Rome, all of it", "starts_on": "2026-05"}
 
 
