@@ -59,7 +59,7 @@ def test_an_entry_is_told_in_a_line(entry: LogEntry, says: str) -> None:
     [
         ("أموكسيسيلين (class penicillin) conflicts with the allergy to البنسلين", ' dir="ltr"'),
         ("يتعارض أموكسيسيلين (class penicillin) مع حساسية البنسلين", ""),
-        ("فاطمة · p-1005", ""),
+        ("فاطمة (Fatima)", ""),
         ("It conflicts with the allergy", ""),
     ],
 )
