@@ -192,7 +192,7 @@ def languages_of_dates(text: str) -> list[str]:
     tell its language. Where other words tell another one, a name or a word that both have isn't a
     date: "hier" is yesterday in French, but "Wer wohnt hier?" isn't French.
     """
-    words = [*dict.fromkeys(_LETTERS.findall(text.lower()))]
+    words = [*dict.fromkeys(_LETTERS.findall(unicodedata.normalize("NFC", text).lower()))]
     languages_of_words = [_languages_of_date_words().get(fold(word), ()) for word in words]
     counts = Counter(itertools.chain.from_iterable(languages_of_words))
     most = max(counts.values(), default=0)

@@ -461,7 +461,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
     chosen = _runs_to_empty(user, since, traces)
     emptied = {str(pk) for pk in chosen.values_list("pk", flat=True)}
     error = RunError(type="redacted", message=REDACTED).to_json()
-    chosen.exclude(error=None).exclude(error__type="closed").update(error=error)
+    chosen.exclude(error=None).exclude(error__type=runs.CLOSED).update(error=error)
     chosen.update(
         input={"redacted": True},
         output=None,
@@ -487,6 +487,11 @@ def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collectio
         for key in keys.only("reference")
         if key.reference.get("pk") in emptied or _names(key.reference.get("json"), seqs)
     ]
+    # A query writes nothing: repeating one that the redaction closed runs it, as its answer said.
+    closed = Run.objects.filter(pk__in=emptied, kind=RunKind.QUERY, error__type=runs.CLOSED)
+    numbers = {str(pk) for pk in closed.values_list("pk", flat=True)}
+    repeatable = [key.pk for key in keys.only("reference") if key.reference.get("pk") in numbers]
+    IdempotencyKey.objects.filter(pk__in=repeatable).delete()
     IdempotencyKey.objects.filter(pk__in=wrote).update(fingerprint="")
 
 

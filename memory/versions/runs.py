@@ -38,6 +38,8 @@ from memory.versions.models.runs import (
 # If no signal arrives, a worker that is waiting for a run reads the run's row at this interval, in
 # seconds, and never more often than every MIN_WAIT_SECONDS.
 WAIT_SECONDS = 5.0
+# The type of the error of a run that was closed before it was done.
+CLOSED = "closed"
 MIN_WAIT_SECONDS = 0.2
 # The columns that change during a run; requests waiting for the run reload them.
 CHANGING = (
@@ -210,7 +212,7 @@ def claim(run_id: str, *, take: Callable[..., Run | None] | None = None) -> Run 
 
 def close(chosen: QuerySet[Run], why: str) -> None:
     """Close the unfinished runs in `chosen`, even if a worker holds them; `why` is the reason."""
-    error = RunError(type="closed", message=why, infrastructure=True)
+    error = RunError(type=CLOSED, message=why, infrastructure=True)
     _close(chosen, RunOutcome.SUPERSEDED, error)
 
 

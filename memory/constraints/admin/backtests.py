@@ -259,15 +259,18 @@ def ask_to_approve(
 def _preview(version: WorkspaceConstraintVersion) -> Sequence[str]:
     tested, tally = backtest_reports.tested(version), _coverage(version)
     percentage = version.constraint.percentage
-    share = (
-        f"for {percentage} % of users" if percentage else "for nobody until you set a percentage"
-    )
+    if not version.constraint.enabled:
+        share = "for nobody until you enable the constraint"
+    elif percentage:
+        share = f"for {percentage} % of users"
+    else:
+        share = "for nobody until you set a percentage"
     sentences = [f"Once approved, it runs {share}.", tested.detail]
     if tested.backtest is not None and tally is not None:
         counts = backtest_reports.count_users(tested.backtest)
         sentences.append(
-            f"{counts['fits']:,} of the {_at_least(tally)}{tally.applies:,} users to whom it"
-            " applies now were backtested, and"
+            f"It applies to {_at_least(tally)}{counted(tally.applies, 'user')} now. The backtest"
+            f" covered {counted(counts['fits'], 'user')}, and"
             f" {counted(counts['findings'], 'alert')} would have opened."
         )
     return sentences

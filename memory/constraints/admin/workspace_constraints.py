@@ -229,8 +229,9 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         named = ("description", "percentage")
         given = {name: form.cleaned_data[name] for name in named if name in form.changed_data}
         changed = workspace_constraints.change(obj, by=by, **given)
-        if "percentage" in given and changed.live is not None:
-            messages.info(request, describe_reach(changed.live))
+        live = changed.live if "percentage" in given else None
+        if live is not None and (reach := describe_reach(live)):
+            messages.info(request, reach)
         newest = newest_version(obj)
         if text != {"source": visible(newest.source), "tests": visible(newest.tests)}:
             version = workspace_constraints.propose(obj, by=by, **text)
@@ -396,7 +397,7 @@ def _show_steps(constraint: WorkspaceConstraint) -> SafeString:
     elif not is_checked:
         following = "It is being checked."
     elif not (tested.enough or is_live):
-        following = tested.detail
+        following = "See what its backtest says." if tested.backtest else "Next: backtest it."
     elif not is_live:
         following = "Next: approve it."
     elif not constraint.enabled:

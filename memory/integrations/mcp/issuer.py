@@ -24,7 +24,7 @@ REQUIRED = ["iss", "aud", "exp"]
 TIMEOUT_SECONDS = 5.0
 # Keys are fetched again when they are older than this, or when a token names an unknown one; but no
 # sooner than this after the last attempt, successful or not.
-LIFETIME_SECONDS, RETRY_SECONDS = 300.0, 30.0
+LIFETIME_SECONDS, RETRY_SECONDS, FIRST_RETRY_SECONDS = 300.0, 30.0, 2.0
 # While no keys can be fetched, those known are good for this long.
 MAX_AGE_SECONDS = 3600.0
 
@@ -45,7 +45,9 @@ class SigningKeys:
 
     def is_due(self, key_id: str) -> bool:
         """Return whether the keys must be fetched before a token with this key can be checked."""
-        if _age(self.tried_at) < RETRY_SECONDS:
+        # Without keys, every token would be refused for as long.
+        pause = FIRST_RETRY_SECONDS if self.fetched_at is None else RETRY_SECONDS
+        if _age(self.tried_at) < pause:
             return False
         return key_id not in self.by_id or _age(self.fetched_at) > LIFETIME_SECONDS
 

@@ -1,7 +1,6 @@
 """MCP tools, each of which turns arguments that suit an agent into API requests."""
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
+from django.utils.crypto import salted_hmac
 from mcp_types import CallToolResult, ToolAnnotations
 from mcp_types import Tool as OfferedTool
 
@@ -328,7 +328,8 @@ async def _forget(caller: Caller, given: Json) -> Json:
     preview = await caller.api.get(address("users", user, "entries", seq, "redaction"))
     if not preview["entries"]:
         raise RequestRefused(f"Entry {seq} has been removed before.")
-    code = hashlib.sha256(json.dumps([seq, preview], sort_keys=True).encode()).hexdigest()[:12]
+    shown_of = json.dumps([user, seq, preview], sort_keys=True)
+    code = salted_hmac("memory.integrations.mcp.forget", shown_of).hexdigest()[:12]
     if given.get("confirm") == code:
         return await caller.api.delete(
             address("users", user, "entries", seq), reason=given.get("reason", "asked for over MCP")

@@ -75,7 +75,9 @@ def inline(text: str) -> SafeString:
     """
     shown = visible(text)
     latin = _RIGHT_TO_LEFT.sub("", shown)
-    if latin != shown and _has_function_words(latin):
+    # A few Latin words, such as "vitamin D", don't make it a sentence in Latin letters.
+    is_mostly_latin = len(latin) > len(shown) / 2
+    if latin != shown and is_mostly_latin and _has_function_words(latin):
         return format_html('<bdi dir="ltr">{}</bdi>', shown)
     return format_html("<bdi>{}</bdi>", shown)
 

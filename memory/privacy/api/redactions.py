@@ -139,6 +139,7 @@ class RedactionPreview(UserScopedView):
     """What the redaction of an entry would remove."""
 
     scopes = {"get": Scope.MANAGE}
+    costly = ("get",)
 
     @operations.read(responses=RedactionPreviewSerializer)
     def get(self, request: Request, user_id: str, seq: int) -> Response:

@@ -228,7 +228,7 @@ def answer_run(
     is the response for a finished run. A repeated request whose run the server failed queues
     another one: its client was told to try again.
     """
-    run = wait_for(view.once(queue, user, has_failed=_has_server_failed), limit)
+    run = wait_for(view.once(queue, user, has_failed=_may_run_again), limit)
     return done(run, answer(run).data) if run.status == RunStatus.DONE else under_way(run)
 
 
@@ -303,6 +303,16 @@ def _status_of(run: Run) -> int:
     if _has_server_failed(run):
         return status.HTTP_503_SERVICE_UNAVAILABLE
     return FAILED
+
+
+def _may_run_again(run: Run) -> bool:
+    """Return whether a repeated request queues another run, since the server failed this one.
+
+    A run that was closed for a redaction isn't: its input may quote what is being removed. A query
+    writes nothing.
+    """
+    is_closed = bool(run.error and run.error["type"] == runs.CLOSED)
+    return _has_server_failed(run) and (run.kind == RunKind.QUERY or not is_closed)
 
 
 def _has_server_failed(run: Run) -> bool:

@@ -1,6 +1,7 @@
 """Backtests on the screens: their findings, shown where a version is approved; started by hand."""
 
 import datetime
+import re
 import uuid
 from typing import Any
 
@@ -144,8 +145,12 @@ def test_a_version_is_approved_from_its_backtest_once_it_has_finished(
 
     end(backtest)
     assert "approve" in offered(admin_client.get(page_url(backtest)))
-    asked = shown(act(admin_client, "approve", backtest))
-    assert "2 of the 0 users to whom it applies now were backtested, and 3 alerts would" in asked
+    page = act(admin_client, "approve", backtest)
+    asked = shown(page)
+    assert "It applies to 0 users now. The backtest covered 2 users, and 3 alerts" in asked
+    [again] = re.findall(r'<form id="again".*?</form>', text_of(page), re.DOTALL)
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', again))
+    assert (fields["action"], "confirmed" in fields) == ("backtest", False)
     assert WorkspaceConstraint.objects.get().live is None
     [approved] = messages_of(act(admin_client, "approve", version, confirmed="1"))
     assert approved.startswith("lease_end v1 is approved and runs for nobody yet: ")

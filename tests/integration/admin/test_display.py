@@ -58,6 +58,7 @@ def test_an_entry_is_told_in_a_line(entry: LogEntry, says: str) -> None:
     ("text", "direction"),
     [
         ("أموكسيسيلين (class penicillin) conflicts with the allergy to البنسلين", ' dir="ltr"'),
+        ("وصف الطبيب لها Vitamin D مع الطعام كل صباح", ""),
         ("يتعارض أموكسيسيلين (class penicillin) مع حساسية البنسلين", ""),
         ("فاطمة (Fatima)", ""),
         ("It conflicts with the allergy", ""),

@@ -1,6 +1,6 @@
 """Workspace constraints on the screens: written, judged, approved, given to users, disabled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -83,7 +83,7 @@ def test_from_the_editor_to_an_alert_and_back(
 
     asked = act(admin_client, "approve", constraint)
     assert "Once approved, it runs for nobody until you set a percentage" in shown(asked)
-    assert "1 of the 1 users to whom it applies now were backtested" in shown(asked)
+    assert "It applies to 1 user now. The backtest covered 1 user" in shown(asked)
     constraint.refresh_from_db()
     assert constraint.live is None
     [approved] = messages_of(act(admin_client, "approve", version, confirmed="1"))
@@ -93,7 +93,7 @@ def test_from_the_editor_to_an_alert_and_back(
     refused = shown(save(admin_client, constraint, percentage="100"))
     assert "rolled out to 0 %" in refused
     told = messages_of(save(admin_client, constraint, percentage="100", sure="on"))
-    assert told[0] == "It runs for 1 user now, of 1 to whom it applies."
+    assert "It runs for 1 user now, of 1 to whom it applies." in told
     dispatching.dispatch()
     work()
     alert = Alert.objects.get()
@@ -195,7 +195,9 @@ def test_writer_may_not_approve(staff: Staff, workspace: Workspace, work: Work) 
     constraint = lease(writer, workspace)
     work()
 
-    for row in (constraint.versions.get(), constraint):
+    before = Backtest.objects.get()
+    rows: Sequence[Model] = (constraint.versions.get(), constraint)
+    for row in rows:
         for action in ("approve", "backtest"):
             act(writer, action, row, confirmed="1")
     for action in ("approve", "cancel"):
@@ -206,9 +208,9 @@ def test_writer_may_not_approve(staff: Staff, workspace: Workspace, work: Work) 
     constraint.refresh_from_db()
     assert (constraint.live, constraint.enabled, constraint.percentage) == (None, True, 0)
     assert constraint.description == "mine"
-    assert Backtest.objects.count() == 1
-    for row in (constraint, Backtest.objects.get()):
-        assert "Approve" not in shown(writer.get(page_url(row)))
+    assert Backtest.objects.get() == before
+    for page_of in (constraint, before):
+        assert "Approve" not in shown(writer.get(page_url(page_of)))
     page = shown(writer.get(page_url(constraint)))
     assert "Disable" not in page
 

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from memory.kernel.admission import quotas, slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import hints
+from memory.privacy import redaction
 from memory.versions import runs
 from memory.versions.models.runs import Run
 from tests.integration.commits.conftest import trip
@@ -280,6 +281,36 @@ def test_a_query_that_the_server_failed_is_run_again_under_its_key(
     assert second.data["id"] != first.data["id"]
     assert (third.status_code, third.data["value"]) == (200, 3)
     assert (third["Idempotent-Replayed"], str(third.data["id"])) == ("true", second.data["id"])
+
+
+def test_a_query_that_a_redaction_closed_is_run_again_under_its_key(
+    api: APIClient, user: MemoryUser, ask: Ask, work: Callable[[], None]
+) -> None:
+    def post() -> Any:
+        return api.post(f"{URL}?wait=0", {"code": "len(trips)"}, HTTP_IDEMPOTENCY_KEY="k")
+
+    first = post()
+    runs.close(Run.objects.filter(pk=first.data["id"]), "An entry is being redacted.")
+    redaction.redact(user, [1], by="test", reason="asked for")
+    work()
+    second = post()
+
+    assert second.status_code in (200, 202), second.data
+    assert second.data["id"] != first.data["id"]
+
+
+def test_a_proposal_that_a_redaction_closed_is_not_queued_again(api: APIClient, ask: Ask) -> None:
+    def post() -> Any:
+        edits = [{"op": "note", "text": "Rome", "sources": [1]}]
+        url = "/v1/users/ada/checkpoints/?wait=0"
+        return api.post(url, {"edits": edits}, HTTP_IDEMPOTENCY_KEY="k")
+
+    first = post()
+    runs.close(Run.objects.filter(pk=first.data["id"]), "An entry is being redacted.")
+    again = post()
+
+    assert (first.status_code, again.status_code) == (202, 503), again.data
+    assert str(again.data["id"]) == first.data["id"]
 
 
 def test_a_key_is_not_for_another_query_even_if_its_answer_is_cached(

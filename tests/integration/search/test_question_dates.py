@@ -49,6 +49,7 @@ def test_relative_dates_are_periods(
         (1, ("昨日", "昨天", "어제", "вчера", "вчора", "أمس", "אתמול", "कल", "hôm qua")),
         (-2, ("übermorgen", "après-demain", "overmorgen", "послезавтра", "明後日")),
         (7, ("letzte Woche", "Was war letzte Woche?", "la semaine dernière", "semana passada")),
+        (1, ("man\u0303ana, ayer o hoy", "hier", "u\u0308bermorgen oder gestern")),
         (7, ("w zeszłym tygodniu", "geçen hafta", "先週", "上周", "săptămâna trecută")),
     ],
 )

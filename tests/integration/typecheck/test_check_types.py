@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import docker as engine
@@ -195,12 +196,16 @@ class TestContainer:
         assert any("seccomp=" in option for option in host["SecurityOpt"])
         assert not container["Config"]["User"].startswith("0")
 
-    def test_unconfined_checker_is_given_no_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_unconfined_checker_is_given_no_code(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         sent: list[bytes] = []
         monkeypatch.setattr(
             ContainerChannel, "send", lambda channel, data, deadline: sent.append(data)
         )
-        monkeypatch.setattr(container_template, "_profile", lambda scratch: "unconfined")
+        profile = tmp_path / "profile"
+        profile.write_text("unconfined")
+        monkeypatch.setattr(container_template, "SECCOMP_PROFILE", profile)
 
         with sandbox_error(None, "not confined", infrastructure=True):
             check("trip.on")
