@@ -1,5 +1,6 @@
-"""A task that CrewAI repeats, run in an environment that has it."""
+"""Tasks and questions that CrewAI repeats, run in an environment that has it."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -65,5 +66,34 @@ def repeat_task() -> dict[str, Any]:
     return {"log": log_of(agent), "briefs": first, "second": model.prompts[-1]}
 
 
-shown = repeat_task()
+def refuse_once() -> dict[str, Any]:
+    """Do a task whose first answer is refused by a guardrail."""
+    refusals = [(False, "Say more."), (True, "Noted.")]
+    model = Model(model=MODEL)
+    agent = make_agent("guarded", model)
+    task = Task(
+        description="What do I like?",
+        expected_output="A sentence.",
+        agent=agent,
+        guardrail=lambda output: refusals.pop(0),
+    )
+    Crew(agents=[agent], tasks=[task]).kickoff()
+    return {"log": log_of(agent), "briefs": briefs_of(model)}
+
+
+def ask_twice() -> dict[str, Any]:
+    """Ask an agent the same in two turns, the second time in an event loop."""
+    model = Model(model=MODEL)
+    agent = make_agent("alone", model)
+    agent.kickoff("What do I like?")
+    agent.user_memory.user.add("I like green tea.")
+
+    async def ask() -> None:
+        await agent.kickoff("What do I like?")
+
+    asyncio.run(ask())
+    return {"log": log_of(agent), "briefs": briefs_of(model), "second": model.prompts[-1]}
+
+
+shown = {"task": repeat_task(), "guardrail": refuse_once(), "question": ask_twice()}
 print(json.dumps(shown))

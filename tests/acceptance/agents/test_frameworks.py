@@ -238,11 +238,17 @@ def test_the_same_words_in_another_turn_of_crewai_are_logged_and_briefed_anew(
     shown = run_script("crewai_turns", FRAMEWORKS["crewai"].python(), system, key)
 
     turn = [["user", "What do I like?"], ["assistant", "Noted."]]
+    between = ["user", "I like green tea."]
     # A task that failed twice is one turn, with one brief in each try
-    assert shown["briefs"] == [1, 1, 1]
-    # Done again, it is another, and its brief is new
-    assert shown["log"] == [*turn, ["user", "I like green tea."], *turn]
-    assert "green tea" in shown["second"]
+    assert shown["task"]["briefs"] == [1, 1, 1]
+    assert shown["task"]["log"] == [*turn, between, *turn]
+    assert "green tea" in shown["task"]["second"]
+    # And so is one whose answer is refused
+    assert shown["guardrail"] == {"briefs": [1, 1], "log": turn}
+    # Questions without a conversation are turns of their own
+    assert shown["question"]["briefs"] == [1, 1]
+    assert shown["question"]["log"] == [*turn, between, *turn]
+    assert "green tea" in shown["question"]["second"]
 
 
 def test_files_of_claude_are_changes_that_the_gate_judges(system: System, key: str) -> None:
