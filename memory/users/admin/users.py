@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any
 from urllib.parse import quote
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
 from django.contrib.admin.models import LogEntry as StaffAction
@@ -188,7 +189,8 @@ class MemoryUserAdmin(UserPages):
         if user is not None:
             user.__dict__["_may_write"] = own_constraints.may_write(request)
             user.__dict__["_downloads"] = downloads_for(request)
-            user.__dict__["_server"] = request.build_absolute_uri("/").rstrip("/")
+            server = settings.UAC_BASE_URL or request.build_absolute_uri("/")
+            user.__dict__["_server"] = server.rstrip("/")
         return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:

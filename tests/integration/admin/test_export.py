@@ -29,6 +29,8 @@ def test_user_page_links_the_project(admin_client: Client, rows: Rows, settings:
     page = admin_client.get(page_url(user)).content.decode()
     assert "https://uac.example.org/v1/users/a%7Cb%40c/git" in page
     assert f'href="{url_of(user)}"' in page
+    settings.UAC_BASE_URL = ""
+    assert "http://testserver/v1/users/a%7Cb%40c/git" in text_of(admin_client.get(page_url(user)))
     assert "Download project (zip)" in text_of(admin_client.get(page_url(rows[MemoryUser])))
 
 

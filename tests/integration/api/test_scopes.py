@@ -16,6 +16,7 @@ READING = ("ask", "context", "query", "run", "search")
 MANAGING = {
     "delete /v1/users/{user_id}",
     "delete /v1/users/{user_id}/entries/{seq}",
+    "get /v1/users/{user_id}/entries/{seq}/redaction",
     "get /v1/users/{user_id}/subject-access",
     "patch /v1/constraints/{name}",
     "post /v1/backtests/{backtest_id}/cancel",
