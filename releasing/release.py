@@ -81,6 +81,11 @@ def _build_image(name: str, target: str, version: str) -> None:
     subprocess.run(command, check=True)
 
 
+def archive_of(image: str) -> str:
+    """Return the file name of an image's archive; NAME-VERSION.tar.gz is a package's sources."""
+    return f"image-{image.replace(':', '-')}.tar.gz"
+
+
 def _save(image: str, path: Path) -> None:
     """Save an image, compressed; the same image always gives the same file."""
     saving = subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE)
@@ -132,10 +137,9 @@ def make(version: str) -> None:
         known = {one for file in locks.get(image, ()) for one in locked((ROOT / file).read_text())}
         if image in locks and (found := strangers(parts, known)):
             raise SystemExit(f"{image} has packages that no lock file has: {', '.join(found)}")
-        name = image.replace(":", "-")
-        (DIST / f"{name}.cdx.json").write_text(bill(image, version, parts))
+        (DIST / f"{image.replace(':', '-')}.cdx.json").write_text(bill(image, version, parts))
         print(f"{image}: {len(parts.python)} Python packages, {len(parts.debian)} Debian packages")
-        _save(image, DIST / f"{name}.tar.gz")
+        _save(image, DIST / archive_of(image))
     (DIST / "SHA256SUMS").write_text(checksums(DIST))
 
 

@@ -2,14 +2,16 @@
 
 import json
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from releasing.audit import FOUND, NOT_LOOKED, judge
 from releasing.parts import Parts, bill, locked, strangers
-from releasing.release import IMAGES, ROOT, checksums, problems
+from releasing.release import IMAGES, ROOT, archive_of, checksums, problems
 from releasing.secret_scan import BASELINE, committed, scan
 
 CHANGELOG = """# Changelog
@@ -154,3 +156,15 @@ def test_a_build_without_a_target_is_the_server() -> None:
 
     assert stages[-1] == ("server", "")
     assert {target for target, _ in IMAGES.values()} < {name for _, name in stages}
+
+
+def test_what_is_published_to_pypi_is_no_image() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    job = workflow["jobs"]["pypi"]
+    (moved,) = re.findall(r"mv (.+) upload/", str(job))
+    for package in job["strategy"]["matrix"]["package"]:
+        patterns = moved.replace("${{ matrix.package }}", package).split()
+        assert patterns
+        for image in IMAGES:
+            path = f"dist/{archive_of(f'{image}:1.2.0')}"
+            assert not any(fnmatch(path, pattern) for pattern in patterns), (path, patterns)
