@@ -12,16 +12,18 @@ import os
 import runpy
 import signal
 import socket
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from deploy.embedded.process import ManagedProcess, ProcessFailed, die_with_parent
+from deploy.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, has_ended
 
 # What is imported before forking, besides the tasks and what they do.
 _MODULES = (
@@ -68,12 +70,29 @@ class Forker:
     ) -> "ForkedChild":
         """Start a process, whose command has to be `python -m ...`; `settings` are its own."""
         assert process.command[:2] == [sys.executable, "-m"]
-        request = {
-            "arguments": process.command[2:],
-            "log": str(process.log_path),
-            "settings": dict(settings or {}),
-        }
-        return ForkedChild(self, self.ask(request))
+        path = str(process.log_path)
+        return self._fork(process.command[2:], log=path, errors=path, settings=dict(settings or {}))
+
+    def run(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `python -m` with these arguments, as subprocess.run does; `environment` adds."""
+        with TemporaryDirectory() as folder:
+            log, errors = Path(folder) / "output", Path(folder) / "errors"
+            child = self._fork(
+                arguments, log=str(log), errors=str(errors), environment=dict(environment or {})
+            )
+            # Only then is the forker asked, which waits for nobody meanwhile.
+            descriptor = os.pidfd_open(child.pid)
+            try:
+                has_ended(descriptor, wait=True)
+            finally:
+                os.close(descriptor)
+            code = child.wait()
+            return subprocess.CompletedProcess(arguments, code, log.read_text(), errors.read_text())
+
+    def _fork(self, arguments: Sequence[str], **request: object) -> "ForkedChild":
+        return ForkedChild(self, self.ask({"arguments": list(arguments), **request}))
 
     def ask(self, request: Mapping[str, object]) -> int:
         """Send a request, and return the answer; raise ProcessFailed if the forker has ended."""
@@ -117,8 +136,9 @@ def main() -> None:
     channel.close()
     from django.conf import settings
 
-    for setting, value in request["settings"].items():
+    for setting, value in request.get("settings", {}).items():
         setattr(settings, setting, value)
+    os.environ.update(request.get("environment", {}))
     name, *arguments = request["arguments"]
     sys.argv[1:] = arguments
     runpy.run_module(name, run_name="__main__", alter_sys=True)
@@ -153,14 +173,14 @@ def _fork_on_request(channel: socket.socket) -> dict[str, Any]:
             request: dict[str, Any] = json.loads(line)
             if "reap" in request:
                 _answer(channel, os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1]))
-            elif (pid := _fork(Path(request["log"]), limit)) is None:
+            elif (pid := _fork(request, limit)) is None:
                 return request
             else:
                 _answer(channel, pid)
     sys.exit()
 
 
-def _fork(log_path: Path, limit: Callable[[], None]) -> int | None:
+def _fork(request: Mapping[str, Any], limit: Callable[[], None]) -> int | None:
     """Fork a process; return its pid, or None in the new process.
 
     The pid is returned once the process leads its own session, since from then on the supervisor
@@ -174,9 +194,9 @@ def _fork(log_path: Path, limit: Callable[[], None]) -> int | None:
         return pid
     os.setsid()
     limit()
-    with log_path.open("ab") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
+    for descriptor, path in ((1, request["log"]), (2, request["errors"])):
+        with Path(path).open("ab") as file:
+            os.dup2(file.fileno(), descriptor)
     os.close(ready)
     os.close(making_ready)
     return None

@@ -165,7 +165,7 @@ class ManagedProcess:
         if self._child is None or self._child.returncode is not None:
             return False
         # This leaves a zombie, which keeps the process group id from being reused.
-        return not _has_ended(self._end, wait=False)
+        return not has_ended(self._end, wait=False)
 
     @property
     def died(self) -> bool:
@@ -214,7 +214,7 @@ class ManagedProcess:
         self.launch()
         self.wanted = False
         try:
-            _has_ended(self._end, wait=True)
+            has_ended(self._end, wait=True)
         finally:
             code = self._reap()
         if code:
@@ -261,7 +261,8 @@ class ManagedProcess:
         return code
 
 
-def _has_ended(descriptor: int, *, wait: bool) -> bool:
+def has_ended(descriptor: int, *, wait: bool) -> bool:
+    """Return whether the process of a pidfd has ended, at once or when it has."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(None if wait else 0))

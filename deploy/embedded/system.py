@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import urllib.request
@@ -18,7 +17,6 @@ from deploy.embedded.preparation import is_prepared, mark_prepared
 from deploy.embedded.process import (
     ManagedProcess,
     ProcessFailed,
-    die_with_parent,
     execute,
     held_port,
 )
@@ -60,18 +58,10 @@ class System:
     def manage(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         """Run the command of manage.py that `arguments` name; return its output.
 
-        `environment` adds to the server's variables. Raises ProcessFailed if the command fails.
+        `environment` adds variables that the command itself reads: the settings stay the
+        server's. Raises ProcessFailed if the command fails.
         """
-        finished = subprocess.run(  # noqa: S603  # nosec B603 # our own program
-            [sys.executable, "-m", "django", *arguments],
-            cwd=_ROOT,
-            env={**os.environ, **self.environment, **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            preexec_fn=die_with_parent(signal.SIGTERM),
-            check=False,
-        )
+        finished = self.forker.run("django", *arguments, environment=environment)
         if finished.returncode != 0:
             command = " ".join(arguments)
             end = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])

@@ -91,6 +91,25 @@ def test_a_killed_process_is_noticed_and_can_be_started_again(system: System, na
     system.check()
 
 
+def test_a_command_has_its_own_variables_and_output_and_its_failure_is_told(system: System) -> None:
+    printed = system.manage(
+        *(
+            "shell",
+            "-v",
+            "0",
+            "-c",
+            "import os, sys; print(os.environ['GIVEN']); sys.stderr.write('!')",
+        ),
+        environment={"GIVEN": "hello"},
+    )
+
+    assert printed == "hello\n"
+    with pytest.raises(ProcessFailed, match="no_such_command"):
+        system.manage("no_such_command")
+    # Keys that a command prints stay out of the logs.
+    assert not any("hello" in log.read_text() for log in system.data_folder.glob("logs/*.log"))
+
+
 def test_what_is_unchanged_is_not_prepared_again(folder: Path) -> None:
     def start() -> Path:
         with running_system(
