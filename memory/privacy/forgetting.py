@@ -426,6 +426,8 @@ _WRITTEN = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.ST
 
 def count_queries(user: MemoryUser, seqs: Collection[int], traces: Traces) -> int:
     """Return the number of finished queries that a redaction of these entries would empty."""
+    if not seqs:
+        return 0
     return _runs_to_empty(user, _came(user, seqs), traces).filter(kind=RunKind.QUERY).count()
 
 

@@ -50,37 +50,42 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
     the log, and RedactionRefused if one of them itself records a redaction, or if `seqs` is empty.
     """
     requested = sorted(set(seqs))
-    if not requested:
-        raise RedactionRefused("Name at least one entry.")
     with transaction.atomic():
         rows = copies.lock_families([user.pk])
-        locked = rows[user.pk]
-        entries = LogEntry.objects.filter(user=locked, seq__in=requested)
-        kinds = dict(entries.values_list("seq", "kind"))
-        if missing := [seq for seq in requested if seq not in kinds]:
-            raise UnknownEntries(
-                f"The log has no entry {missing[0]}: its last entry is {locked.last_seq}."
-                if locked.last_seq
-                else f"The log has no entry {missing[0]}: it is empty."
-            )
-        for seq, kind in kinds.items():
-            if kind == EntryKind.REDACTION:
-                raise RedactionRefused(
-                    f"Entry {seq} records a redaction and cannot itself be redacted."
-                )
-        by_user = copies.everywhere(
-            locked, requested, lambda pk, some: set(closure(rows[pk], some))
-        )
-        whole = sorted(by_user.pop(locked.pk))
-        for pk, others in by_user.items():
-            # Copies or originals of the entries in others' logs: `memory.integrations.merging`.
-            if also := _not_named(rows[pk], others):
+        by_user = find_affected(rows[user.pk], requested)
+        new = by_user.pop(user.pk)
+        for pk, also in by_user.items():
+            if also:
                 _redact(rows[pk], also, also, by=by, reason=reason)
-        new = _not_named(locked, whole)
         if not new:
-            redactions = Redaction.objects.filter(user=locked, entries__overlap=whole)
-            return LogEntry.objects.get(user=locked, seq=redactions.latest("seq").seq)
-        return _redact(locked, requested, new, by=by, reason=reason)
+            redactions = Redaction.objects.filter(user=user, entries__overlap=requested)
+            return LogEntry.objects.get(user=user, seq=redactions.latest("seq").seq)
+        return _redact(rows[user.pk], requested, new, by=by, reason=reason)
+
+
+def find_affected(user: MemoryUser, seqs: Collection[int]) -> dict[int, list[int]]:
+    """Return the entries that a redaction of these would clear, by their user's primary key.
+
+    These are the entries themselves, all entries derived from them, and the copies and originals
+    of all those in merged users' logs (`memory.integrations.merging`), except entries redacted
+    before. Raises UnknownEntries and RedactionRefused, as `redact` does.
+    """
+    if not seqs:
+        raise RedactionRefused("Name at least one entry.")
+    kinds = dict(LogEntry.objects.filter(user=user, seq__in=seqs).values_list("seq", "kind"))
+    if missing := sorted(set(seqs) - kinds.keys()):
+        raise UnknownEntries(
+            f"The log has no entry {missing[0]}: its last entry is {user.last_seq}."
+            if user.last_seq
+            else f"The log has no entry {missing[0]}: it is empty."
+        )
+    for seq, kind in kinds.items():
+        if kind == EntryKind.REDACTION:
+            raise RedactionRefused(
+                f"Entry {seq} records a redaction and cannot itself be redacted."
+            )
+    by_user = copies.everywhere(user, seqs, closure)
+    return {pk: _not_named(pk, some) for pk, some in by_user.items()}
 
 
 def _redact(
@@ -136,16 +141,16 @@ def clear_content(user_pk: int, entries: QuerySet[LogEntry], now: datetime.datet
     )
 
 
-def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return the numbers of these entries and all entries derived from them, in ascending order."""
+def closure(user_pk: int, seqs: Collection[int]) -> set[int]:
+    """Return the numbers of these entries and of all entries derived from them."""
     reached, newest = set(seqs), set(seqs)
     while newest:
         derived = LogEntry.objects.filter(
-            user=user, seq__gt=min(newest), derived_from__overlap=sorted(newest)
+            user=user_pk, seq__gt=min(newest), derived_from__overlap=sorted(newest)
         )
         newest = set(derived.values_list("seq", flat=True)) - reached
         reached |= newest
-    return sorted(reached)
+    return reached
 
 
 def find_sources(user: MemoryUser, seqs: Collection[int]) -> list[int]:

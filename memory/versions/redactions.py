@@ -8,13 +8,13 @@ from memory.log.models.redactions import Redaction
 from memory.versions.checkpoints import AnyState
 
 
-def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
+def _not_named(user_pk: int, seqs: Collection[int]) -> list[int]:
     """Return which of the entries are not part of any redaction.
 
     This includes entries that only retention has cleared, since data derived from them may still
     exist.
     """
-    redactions = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
+    redactions = Redaction.objects.filter(user=user_pk, entries__overlap=list(seqs))
     named = {seq for entries in redactions.values_list("entries", flat=True) for seq in entries}
     return sorted(set(seqs) - named)
 
@@ -22,7 +22,7 @@ def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
 def redacted_among(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Return which of these entries have been redacted, in ascending order."""
     numbers = {seq for seq in seqs if abs(seq) < 2**63}  # no log has larger numbers
-    return sorted(numbers - set(_not_named(user, numbers)))
+    return sorted(numbers - set(_not_named(user.pk, numbers)))
 
 
 def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:

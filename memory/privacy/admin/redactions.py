@@ -52,7 +52,11 @@ def redact_chosen(
         messages.error(request, f"Nothing was done: select at most {MAX_CHOSEN} entries.")
         return None
     if not (reason := confirmed_reason(request)):
-        return _question(request, entries, action)
+        try:
+            return _question(request, entries, action)
+        except redaction.RedactionRefused as error:
+            messages.error(request, f"Nothing was done. {error}")
+            return None
     for user, seqs in _by_user(entries):
         try:
             entry = redaction.redact(user, seqs, by=staff_of(request), reason=reason)
@@ -82,12 +86,20 @@ def _question(request: HttpRequest, entries: list[LogEntry], action: str) -> Tem
         title="Redact",
         verb="Redact",
         for_good=True,
-        people=[_what_goes(user, seqs) for user, seqs in _by_user(entries)],
+        people=[one for user, seqs in _by_user(entries) for one in _what_goes(user, seqs)],
     )
 
 
-def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
-    whole = redaction.closure(user, seqs)
+def _what_goes(user: MemoryUser, seqs: list[int]) -> Iterator[dict[str, object]]:
+    """Yield what the redaction removes from the memories of a user and of merged users."""
+    affected = redaction.find_affected(user, seqs)
+    yield _what_goes_of(user, seqs, affected.pop(user.pk))
+    for other in MemoryUser.objects.filter(pk__in=affected):
+        if whole := affected[other.pk]:
+            yield _what_goes_of(other, whole, whole)
+
+
+def _what_goes_of(user: MemoryUser, seqs: list[int], whole: list[int]) -> dict[str, object]:
     sources = redaction.find_sources(user, whole)
     traces = forgetting.find(user, whole)
     records = [
@@ -113,7 +125,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
 
 def alerts_on(user: MemoryUser, seqs: Sequence[int]) -> SafeString | str:
     """Link to the live and past alerts that cite these entries or entries derived from them."""
-    return _alerts_citing(user, redaction.closure(user, seqs))
+    return _alerts_citing(user, sorted(redaction.closure(user.pk, seqs)))
 
 
 def _alerts_citing(user: MemoryUser, seqs: Sequence[int]) -> SafeString | str:

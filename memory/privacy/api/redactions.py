@@ -1,5 +1,7 @@
 """Redaction in the API: deleting the content of entries, and the progress of it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.http import Http404
@@ -14,14 +16,13 @@ from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Conflict
 from memory.kernel.http.serializers import StrictSerializer, validated
 from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.texts import MAX_REASON
 from memory.log.api import entries
-from memory.log.models.entries import LogEntry
 from memory.log.models.redactions import Redaction
 from memory.privacy import forgetting, redaction
 from memory.versions import past_states
-from memory.versions.redactions import redacted_among
 
 
 class WhySerializer(StrictSerializer):
@@ -72,12 +73,13 @@ class AffectedRecordSerializer(serializers.Serializer[Any]):
     )
 
 
-class RedactionPreviewSerializer(serializers.Serializer[Any]):
-    """What the redaction of an entry would remove, as of now."""
+class AffectedSerializer(serializers.Serializer[Any]):
+    """What a redaction would remove from one user's memory, as of now."""
 
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="The entry and all entries derived from it, unless redacted before.",
+        help_text="The entry, or its copies or originals, and all entries derived from them, unless"
+        " redacted before.",
     )
     sources = serializers.ListField(
         child=serializers.IntegerField(),
@@ -88,6 +90,21 @@ class RedactionPreviewSerializer(serializers.Serializer[Any]):
     constraints = serializers.ListField(
         child=serializers.CharField(),
         help_text="The constraints that would be deleted or restored.",
+    )
+
+
+class AffectedElsewhereSerializer(AffectedSerializer):
+    """What a redaction would remove from another user's memory, with which this one was merged."""
+
+    user_id = serializers.CharField()
+
+
+class RedactionPreviewSerializer(AffectedSerializer):
+    """What the redaction of an entry would remove, as of now."""
+
+    elsewhere = AffectedElsewhereSerializer(
+        many=True,
+        help_text="What it would remove from the memories of users with whom this one was merged.",
     )
 
 
@@ -122,12 +139,8 @@ class Entries(entries.Entries):
 
         def redact() -> Redaction:
             by = str(principal_of(request))
-            try:
+            with _refusals():
                 entry = redaction.redact(user, [seq], by=by, reason=reason)
-            except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
-                raise Http404(str(error)) from None
-            except redaction.RedactionRefused as error:
-                raise Conflict(str(error)) from None
             return Redaction.objects.get(user=user, seq=entry.seq)
 
         row = self.once(redact)
@@ -148,23 +161,42 @@ class RedactionPreview(UserScopedView):
         Requires the scope `manage`, as the redaction does.
         """
         user = self.memory_user()
-        past_states.refuse_being_redacted(user)
-        if not LogEntry.objects.filter(user=user, seq=seq).exists():
-            raise Http404(f"The log has no entry {seq}.")
-        whole = redaction.closure(user, [seq])
-        seqs = sorted(set(whole) - set(redacted_among(user, whole)))
-        traces = forgetting.find(user, seqs)
-        records = [
-            {**record._asdict(), "effect": "restored" if record in traces.kept else "removed"}
-            for record in sorted(traces.head_records)
+        with _refusals():
+            affected = redaction.find_affected(user, [seq])
+        answer = _describe(user, affected[user.pk])
+        answer["elsewhere"] = [
+            _describe(other, affected[other.pk])
+            for other in MemoryUser.objects.filter(pk__in=affected.keys() - {user.pk})
+            if affected[other.pk]
         ]
-        answer = {
-            "entries": seqs,
-            "sources": redaction.find_sources(user, seqs),
-            "records": records,
-            "constraints": sorted(traces.head_constraints),
-        }
         return Response(RedactionPreviewSerializer(answer).data)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
+        raise Http404(str(error)) from None
+    except redaction.RedactionRefused as error:
+        raise Conflict(str(error)) from None
+
+
+def _describe(user: MemoryUser, seqs: list[int]) -> dict[str, Any]:
+    """Return what the redaction of these entries would remove from a user's memory."""
+    past_states.refuse_being_redacted(user)
+    traces = forgetting.find(user, seqs)
+    records = [
+        {**record._asdict(), "effect": "restored" if record in traces.kept else "removed"}
+        for record in sorted(traces.head_records)
+    ]
+    return {
+        "user_id": user.user_id,
+        "entries": seqs,
+        "sources": redaction.find_sources(user, seqs),
+        "records": records,
+        "constraints": sorted(traces.head_constraints),
+    }
 
 
 class OneRedaction(UserScopedView):

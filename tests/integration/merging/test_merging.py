@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
@@ -15,6 +16,7 @@ from memory.alerts.alert_actions import AlertNotOpen
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertState, PausedConstraint
 from memory.integrations import merging
 from memory.integrations.merging import MergeRefused
+from memory.kernel.admin.links import link
 from memory.kernel.admission import quotas
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
@@ -34,6 +36,7 @@ from memory.versions.models.runs import Run, RunKind, RunTrigger
 from memory.versions.past_states import BeingRedacted
 from tests.conftest import new_client
 from tests.factories import make_run, reject
+from tests.integration.admin.conftest import act
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.commits.conftest import trip
 from tests.integration.merging.conftest import contents
@@ -418,6 +421,47 @@ def test_redacting_either_side_takes_the_other_along(
     work()
     assert not redaction.waiting().exists()
     assert sound(user, anon)
+
+
+def test_preview_of_a_redaction_names_what_goes_on_either_side(
+    user: MemoryUser, anon: MemoryUser, work: Callable[[], None]
+) -> None:
+    told(user, said("mine"))
+    told(anon, typed("Rome", key="a"), fact("Flies to Rome", 1))
+    work()
+    merged(user, anon)
+    work()
+    api = new_client(user.workspace, *Scope)
+
+    record = {"domain": "travel", "collection": "trips", "key": "a", "effect": "removed"}
+    here, there = (
+        {"entries": entries, "sources": [], "records": [record], "constraints": []}
+        for entries in ([2, 3], [1, 2])
+    )
+    of_copy = api.get(f"/v1/users/{user.user_id}/entries/2/redaction/").data
+    assert of_copy == {**here, "elsewhere": [{**there, "user_id": anon.user_id}]}
+    of_original = api.get(f"/v1/users/{anon.user_id}/entries/1/redaction/").data
+    assert of_original == {**there, "elsewhere": [{**here, "user_id": user.user_id}]}
+
+    api.delete(f"/v1/users/{user.user_id}/entries/2/")
+    rows = Redaction.objects.order_by("user_id")
+    assert {row.user_id: row.entries for row in rows} == {user.pk: [2, 3], anon.pk: [1, 2]}
+    work()
+    again = api.get(f"/v1/users/{user.user_id}/entries/2/redaction/").data
+    assert (again["entries"], again["elsewhere"]) == ([], [])
+
+
+def test_staff_see_what_a_redaction_takes_along_on_the_other_side(
+    admin_client: Client, user: MemoryUser, anon: MemoryUser
+) -> None:
+    told(anon, said("secret"), fact("Keeps a secret", 1))
+    merged(user, anon)
+
+    page = act(admin_client, "redact", LogEntry.objects.get(user=user, seq=1))
+
+    assert [person["user"] for person in page.context["people"]] == [link(user), link(anon)]
+    shown_of_both = [str(person["entries"]) for person in page.context["people"]]
+    assert ["#2" in entries for entries in shown_of_both] == [False, True]
 
 
 def test_entries_of_a_merged_user_stay_settled_after_a_redaction(

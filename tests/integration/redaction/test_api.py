@@ -114,6 +114,20 @@ def test_impossible_redaction_says_why(api: APIClient, said: LogEntry) -> None:
     assert "cannot itself be redacted" in refused.data["detail"]
 
 
+def test_preview_of_an_impossible_redaction_is_refused_as_the_redaction_is(
+    api: APIClient, said: LogEntry, work: Callable[[], None]
+) -> None:
+    told = api.delete(ENTRY).data["seq"]
+    work()
+
+    for seq, status in ((told, 409), (told + 1, 404), (2**63, 404)):
+        refused = api.get(f"{USER}entries/{seq}/redaction/")
+        assert (refused.status_code, refused.data["type"]) == (
+            status,
+            api.delete(f"{USER}entries/{seq}/").data["type"],
+        )
+
+
 def test_key_redacts_nothing_of_another_workspace(api: APIClient, said: LogEntry) -> None:
     other = Workspace.objects.create(name="other")
     theirs = create_user(other, "bob", metadata=None)
