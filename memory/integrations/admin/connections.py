@@ -28,6 +28,13 @@ from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.staff import access, audit, recent_sign_in
 from memory.kernel.staff.models import AuditKind
 
+# What each scope lets a client do: it has the tools alone.
+ACCESS = {
+    Scope.READ: "read",
+    Scope.WRITE: "write",
+    Scope.MANAGE: "forget: remove entries for good, with everything derived from them",
+}
+
 
 class ApprovalForm(forms.Form):
     """Which user's memory the client may access, and what it may do there."""
@@ -36,7 +43,9 @@ class ApprovalForm(forms.Form):
     user_id = forms.CharField(label="User", help_text="The client sees this user's memory only.")
     scopes = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, label="Access")
 
-    def __init__(self, request: HttpRequest, wanted: AccessRequest) -> None:
+    def __init__(
+        self, request: HttpRequest, wanted: AccessRequest, grantable: Collection[Scope]
+    ) -> None:
         super().__init__(request.POST if request.method == "POST" else None)
         workspaces = access.seen_by(request.user, Workspace.objects.all())
         fields: Any = self.fields
@@ -44,8 +53,9 @@ class ApprovalForm(forms.Form):
         fields["workspace"].initial = workspaces.first()
         fields["user_id"].initial = wanted["user_id"]
         fields["user_id"].disabled = wanted["user_id"] is not None
-        fields["scopes"].choices = [one for one in Scope.choices if one[0] in wanted["scopes"]]
-        fields["scopes"].initial = wanted["scopes"]
+        offered = [scope for scope in grantable if scope in wanted["scopes"]]
+        fields["scopes"].choices = [(scope, ACCESS[scope]) for scope in offered]
+        fields["scopes"].initial = [scope for scope in offered if scope != Scope.MANAGE]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -63,16 +73,18 @@ def approve_client(request: HttpRequest) -> HttpResponse:
     Whoever approves it must be allowed to see content, since the client will.
     """
     wanted = requests.read(request.GET.get("request", ""))
-    if not (isinstance(request.user, User) and connections.may_approve(request.user)):
+    staff = request.user
+    grantable = connections.find_grantable(staff) if isinstance(staff, User) else []
+    if not grantable:
         raise PermissionDenied("Your account may not let MCP clients into a user's memory.")
     if wanted is None:
         raise PermissionDenied("This request is invalid or has expired: connect the client again.")
     if "deny" in request.POST:
         return _return_to_client(request, wanted, "Denied", error="access_denied")
-    form = ApprovalForm(request, wanted)
+    form = ApprovalForm(request, wanted, grantable)
     if form.is_valid():
         recent_sign_in.require(request)
-        code = _approve(request.user, wanted, form.cleaned_data)
+        code = _approve(staff, wanted, form.cleaned_data)
         return _return_to_client(request, wanted, "Approved", code=code)
     return _page(request, wanted, "Connect an MCP client?", form=form)
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from memory.integrations.mcp.models import AgentConnection
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.models.workspaces import ApiKey, Workspace
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
 from memory.kernel.staff import access
 
 CODE_LIFETIME = datetime.timedelta(minutes=1)
@@ -140,13 +140,19 @@ def _is_approved(connection: AgentConnection) -> bool:
     if staff is None or connection.user.erased_at is not None:
         return False
     workspaces = access.seen_by(staff, Workspace.objects.filter(pk=connection.user.workspace_id))
-    return may_approve(staff) and workspaces.exists()
+    return set(connection.scopes) <= set(find_grantable(staff)) and workspaces.exists()
 
 
-def may_approve(staff: User) -> bool:
-    """Return whether a staff member may let clients into the memory of the users they see."""
+def find_grantable(staff: User) -> list[Scope]:
+    """Return the scopes that a staff member may give to clients; empty if they may let none in.
+
+    With `manage`, a client can redact the user's entries, so it takes the permission to do so.
+    """
     allowed = staff.has_perm("memory.add_agentconnection") and access.sees_content(staff)
-    return staff.is_active and staff.is_staff and allowed
+    if not (staff.is_active and staff.is_staff and allowed):
+        return []
+    redacts = staff.has_perm("memory.change_logentry")
+    return [scope for scope in Scope if scope != Scope.MANAGE or redacts]
 
 
 def _stored_digest(connection: AgentConnection, kind: Kind) -> str:

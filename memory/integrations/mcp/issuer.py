@@ -127,7 +127,7 @@ def find_user(text: str, audience: str | None) -> tuple[ApiKey, str] | None:
     if user is None:
         return None
     granted = str(claims.get("scope", "")).split()
-    scopes = [scope for scope in (Scope.READ, Scope.WRITE) if scope in granted]
+    scopes = [scope for scope in Scope if scope in granted]
     key_of_user = ApiKey(
         workspace=user.workspace, name="MCP", prefix="mcp", scopes=scopes, user_pks=[user.pk]
     )

@@ -67,7 +67,8 @@ def create(caller_of: Callable[[Any], Caller], listen: Listen | None = None) -> 
         context: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         caller = caller_of(context.request)
-        return ListToolsResult(tools=[tool.offered(caller) for tool in TOOLS.values()])
+        usable = [tool for tool in TOOLS.values() if caller.has_scope(tool.scope)]
+        return ListToolsResult(tools=[tool.offered(caller) for tool in usable])
 
     async def call_tool(
         context: ServerRequestContext[Any], params: CallToolRequestParams

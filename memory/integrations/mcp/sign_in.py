@@ -53,8 +53,8 @@ from memory.integrations.mcp.requests import CLIENTS, AccessRequest
 from memory.kernel.models.users import is_user_id
 from memory.kernel.models.workspaces import Scope
 
-# A connection cannot have the scope `manage`.
-SCOPES = [str(Scope.READ), str(Scope.WRITE)]
+# With `manage`, a client can forget entries: it reaches nothing but the tools.
+SCOPES = [str(scope) for scope in Scope]
 # How clients authenticate: not at all, as they have no secret.
 PUBLIC = "none"
 PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +16,7 @@ from memory.integrations.mcp import arguments, results
 from memory.integrations.mcp.api import Api, Json, RequestRefused, address
 from memory.integrations.mcp.arguments import Schema, object_schema
 from memory.kernel.json_schema import misfit
+from memory.kernel.models.workspaces import Scope
 from memory.project.edits import OPERATIONS
 
 # How long add_memory waits; typed records are usually settled within this time.
@@ -24,16 +25,24 @@ RUN_SECONDS = 20.0
 # The parts of a run's output that get_run returns by themselves.
 VALUE, EVIDENCE = "value", "evidence"
 LOOK_SECONDS = 0.5
-# Maximum number of entries whose texts are shown before they are removed.
-MAX_SHOWN = 20
+# Maximum number of entries whose texts are shown before they are removed: a page of the API.
+MAX_SHOWN = 500
 
 
 @dataclass(frozen=True)
 class Caller:
-    """A caller: its API client, and the user its connection is bound to, if any."""
+    """A caller: its API client, and the user its connection is bound to, if any.
+
+    `scopes` are those of its key; None if they are unknown.
+    """
 
     api: Api
     user_id: str | None = None
+    scopes: Collection[str] | None = None
+
+    def has_scope(self, scope: Scope) -> bool:
+        """Return whether the key has the scope, as far as it is known."""
+        return self.scopes is None or scope in self.scopes
 
 
 Run: TypeAlias = Callable[[Caller, Json], Awaitable[Json]]
@@ -43,8 +52,9 @@ Run: TypeAlias = Callable[[Caller, Json], Awaitable[Json]]
 class Tool:
     """A tool: its description for an agent, and its implementation.
 
-    `pages` names the members of the answer that can be read page by page, with the argument
-    `offset`; `more` says what else to do if an answer is too large.
+    `scope` is the scope that a key needs for it. `pages` names the members of the answer that can
+    be read page by page, with the argument `offset`; `more` says what else to do if an answer is
+    too large.
     """
 
     name: str
@@ -53,7 +63,7 @@ class Tool:
     run: Run
     parameters: Mapping[str, Schema]
     required: Sequence[str] = ()
-    reads: bool = True
+    scope: Scope = Scope.READ
     destroys: bool = False
     pages: Sequence[str] = ()
     more: str = ""
@@ -76,7 +86,7 @@ class Tool:
             input_schema=arguments.offer(self.schema(caller)),
             annotations=ToolAnnotations(
                 title=self.title,
-                read_only_hint=self.reads,
+                read_only_hint=self.scope == Scope.READ,
                 destructive_hint=self.destroys,
                 open_world_hint=False,
             ),
@@ -334,18 +344,13 @@ async def _forget(caller: Caller, given: Json) -> Json:
         return await caller.api.delete(
             address("users", user, "entries", seq), reason=given.get("reason", "asked for over MCP")
         )
-    entries = [
-        await caller.api.get(address("users", user, "entries", str(one)))
-        for one in preview["entries"][:MAX_SHOWN]
-    ]
+    numbers = ",".join(map(str, preview["entries"][:MAX_SHOWN]))
+    page = await caller.api.get(address("users", user, "entries"), seq=numbers, page_size=MAX_SHOWN)
     shown = ("seq", "kind", "occurred_at", "content", "data")
     return {
         "removed": False,
-        "would_remove": {
-            **preview,
-            "entries": [{name: one[name] for name in shown} for one in entries],
-            "number_of_entries": len(preview["entries"]),
-        },
+        "would_remove": preview,
+        "entries": [{name: one[name] for name in shown} for one in page["results"]],
         "confirm": code,
         "how_to_confirm": "Nothing has been removed. Show the user what would be. If the user"
         " agrees, call forget again with the same entry and this `confirm`."
@@ -466,7 +471,7 @@ _ALL = (
         _remember,
         {**USER, "text": _text("What to remember.")},
         ["user_id", "text"],
-        reads=False,
+        scope=Scope.WRITE,
     ),
     Tool(
         "add_memory",
@@ -488,7 +493,7 @@ _ALL = (
             },
         },
         ["user_id", "entries"],
-        reads=False,
+        scope=Scope.WRITE,
         more="All entries were appended, with consecutive numbers (seq); do not send them again.",
     ),
     Tool(
@@ -498,7 +503,7 @@ _ALL = (
         " constraints. The first call removes nothing: it shows what would be removed, and a code."
         " Only if the user agrees to that, call again with the code as `confirm`. `sources` would"
         " remain and may say the same: forget those too. To correct something, use add_memory"
-        " with a correction instead. This needs a key with the scope `manage`.",
+        " with a correction instead.",
         _forget,
         {
             **USER,
@@ -507,8 +512,9 @@ _ALL = (
             "reason": _text("Why; it stays on record, so do not repeat what is removed."),
         },
         ["user_id", "entry"],
-        reads=False,
+        scope=Scope.MANAGE,
         destroys=True,
+        pages=["entries"],
     ),
     Tool(
         "search_memory",
@@ -626,7 +632,7 @@ _ALL = (
             },
         },
         ["user_id", "edits"],
-        reads=False,
+        scope=Scope.WRITE,
         destroys=True,  # an edit may retire a record or delete a constraint
         more="Fix what is listed, and propose the edits again.",
     ),
@@ -661,7 +667,7 @@ _ALL = (
             "note": _text("A note to keep with the alert."),
         },
         ["alert_id"],
-        reads=False,
+        scope=Scope.WRITE,
     ),
     Tool(
         "forecast",

@@ -106,7 +106,8 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
             REQUEST_ID: request.scope[NAME],
         }
         api = Api(client, _base_url(request), headers, threads)
-        return Caller(api, request.path_params.get("user_id") or request.scope[BOUND_USER])
+        user_id = request.path_params.get("user_id") or request.scope[BOUND_USER]
+        return Caller(api, user_id, request.scope[KEY].scopes)
 
     async def listen(
         context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams

@@ -1,5 +1,6 @@
 """`/v1/users/{user_id}/entries/`: appending to the log, and reading it."""
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -7,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import django_filters
+from django.core.validators import RegexValidator
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404
@@ -51,6 +53,9 @@ _describe_widened_fields: Callable[[MemoryUser, Collection[int]], dict[str, Any]
 )
 
 
+_NUMBERS = re.compile(r"^[0-9]{1,18}(,[0-9]{1,18}){0,499}$")
+
+
 class EntryFilter(django_filters.FilterSet):
     """Filters for log entries."""
 
@@ -63,11 +68,29 @@ class EntryFilter(django_filters.FilterSet):
         }
     )(WholeNumberFilter("seq", "gt", min_value=0))
     kind = django_filters.ChoiceFilter(choices=EntryKind.choices)
+    seq = extend_schema_field(  # type: ignore[type-var]
+        {
+            "type": "string",
+            "pattern": _NUMBERS.pattern,
+            "description": "Only these entries: up to 500 numbers, separated by commas.",
+        }
+    )(
+        django_filters.CharFilter(
+            method="filter_numbers",
+            validators=[RegexValidator(_NUMBERS, "Give up to 500 numbers, separated by commas.")],
+        )
+    )
     session_id = django_filters.CharFilter()
 
     class Meta:
         model = LogEntry
         fields: list[str] = []
+
+    def filter_numbers(
+        self, entries: QuerySet[LogEntry], name: str, numbers: str
+    ) -> QuerySet[LogEntry]:
+        """Select the entries with these numbers, separated by commas."""
+        return entries.filter(seq__in=map(int, numbers.split(",")))
 
 
 class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[LogEntry]):

@@ -94,8 +94,8 @@ def test_what_goes_is_shown_and_then_removed(
     shown = answer_of(forget(entry=seq))
     assert shown["removed"] is False
     gone = shown["would_remove"]
-    assert [entry["seq"] for entry in gone["entries"]] == [seq, fact]
-    assert MARKER in gone["entries"][1]["content"]
+    assert gone["entries"] == [entry["seq"] for entry in shown["entries"]] == [seq, fact]
+    assert MARKER in shown["entries"][1]["content"]
     assert gone["records"] == [
         {"domain": "health", "collection": "medications", "key": "a", "effect": "removed"}
     ]
@@ -107,6 +107,35 @@ def test_what_goes_is_shown_and_then_removed(
     work()
     assert found() == []
     assert forget(entry=seq).is_error
+
+
+def test_everything_that_goes_can_be_read_page_by_page(
+    forget: Forget, user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seq = say("Medication", "a", name="Aspirin")
+    texts = [f"{number}: {'x' * 400}" for number in range(60)]
+    drafts = [Draft(kind=EntryKind.FACT, content=one, derived_from=[seq]) for one in texts]
+    entry_log.append(user, drafts, source="memorize")
+
+    shown: list[Any] = []
+    sent: list[str] = []
+    send = ApiOfThisThread._send
+
+    def note(api: ApiOfThisThread, method: str, address: str, *rest: Any) -> Json:
+        sent.append(address)
+        return send(api, method, address, *rest)
+
+    monkeypatch.setattr(ApiOfThisThread, "_send", note)
+    answer = answer_of(forget(entry=seq))
+    assert sent == [f"users/ada/entries/{seq}/redaction/", "users/ada/entries/"]
+    while True:
+        shown += answer["entries"]
+        if "how_to_get_the_rest" not in answer:
+            break
+        assert f"offset {len(shown)}" in answer["how_to_get_the_rest"]
+        answer = answer_of(forget(entry=seq, offset=len(shown)))
+
+    assert [entry["content"] for entry in shown] == [None, *texts]
 
 
 def test_a_code_is_good_for_what_was_shown(forget: Forget, user: MemoryUser, say: Say) -> None:
@@ -138,5 +167,5 @@ def test_what_it_was_derived_from_remains_and_is_named(
 
     gone = answer_of(forget(entry=fact))["would_remove"]
 
-    assert [entry["seq"] for entry in gone["entries"]] == [fact]
+    assert gone["entries"] == [fact]
     assert (gone["sources"], gone["records"]) == ([seq], [])

@@ -21,7 +21,7 @@ import jwt
 import pytest
 import time_machine
 from cryptography.hazmat.primitives.asymmetric import rsa
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core.wsgi import get_wsgi_application
 from django.test import Client
 from pytest_django.fixtures import Settings
@@ -31,9 +31,12 @@ from memory.integrations.mcp import issuer, requests, web
 from memory.integrations.mcp.models import AgentConnection
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.staff.models import StaffAudit
+from memory.kernel.staff.models import StaffAccess, StaffAudit
 from memory.kernel.users import create_user
 from memory.kernel.workspaces import create_key
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from tests.conftest import cloned_database
 from tests.integration.operation.test_agents import alive
 from tests.waiting import scaled
@@ -134,6 +137,11 @@ class Agent:
         tokens: dict[str, Any] = answer.json()
         return tokens
 
+    def ask_mcp(self, token: str, method: str) -> Any:
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
+        return self.ask("POST", "/mcp", json=body, headers=headers).json()["result"]
+
     def call(self, token: str, path: str = "/mcp", tool: str = "", **given: Any) -> httpx2.Response:
         body: Any = CALL
         if tool:
@@ -200,7 +208,7 @@ def test_the_challenge_leads_to_metadata_that_leads_to_the_server(agent: Agent) 
         resource = agent.ask("GET", found[1].removeprefix(BASE)).json()
         assert resource["resource"] == f"{BASE}{path}"
         assert resource["authorization_servers"] == [BASE]
-        assert resource["scopes_supported"] == ["read", "write"]
+        assert resource["scopes_supported"] == ["read", "write", "manage"]
 
     server = agent.ask("GET", "/.well-known/oauth-authorization-server").json()
     assert server["issuer"] == BASE
@@ -264,6 +272,64 @@ def test_a_client_with_write_access_writes(agent: Agent, ada: MemoryUser) -> Non
     assert ada.last_seq == 1
 
 
+def test_only_a_client_that_was_let_forget_does(agent: Agent, ada: MemoryUser) -> None:
+    # Given a client that asked for everything, which is not granted by itself
+    agent.register()
+    page = agent.approval_page()
+    offered = agent.browser.get(page).content.decode()
+    ticked = re.findall(r'name="scopes" value="(\w+)"[^>]*checked', offered)
+    assert ticked == ["read", "write"]
+    told = entry_log.append(ada, [Draft(kind=EntryKind.FACT, content="Moved.")], source="test")
+
+    def tools_of(token: str) -> set[str]:
+        return {one["name"] for one in agent.ask_mcp(token, "tools/list")["tools"]}
+
+    # When it is let read and write, or forget as well
+    careful, trusted = (
+        agent.exchange(agent.approve(page, ada, scopes=scopes)["code"]).json()["access_token"]
+        for scopes in (ticked, [*ticked, "manage"])
+    )
+
+    # Then it has the tool in the latter case alone
+    assert tools_of(trusted) - tools_of(careful) == {"forget"}
+    assert is_error(agent.call(careful, tool="forget", entry=told[0].seq))
+    shown = agent.call(trusted, tool="forget", entry=told[0].seq).json()["result"]
+    code = shown["structuredContent"]["confirm"]
+    assert not is_error(agent.call(trusted, tool="forget", entry=told[0].seq, confirm=code))
+    told[0].refresh_from_db()
+    assert told[0].redacted_at is not None
+
+
+def test_a_client_reads_what_it_may_not_write(agent: Agent, ada: MemoryUser) -> None:
+    token = agent.sign_in(ada)["access_token"]
+
+    listed = agent.ask_mcp(token, "tools/list")["tools"]
+
+    assert listed
+    assert all(one["annotations"]["readOnlyHint"] for one in listed)
+
+
+def test_only_staff_who_may_redact_let_a_client_forget(
+    agent: Agent, eve: User, ada: MemoryUser
+) -> None:
+    operator = User.objects.create(username=f"operator of {eve}", is_staff=True)
+    operator.groups.add(Group.objects.get(name="operator"))
+    StaffAccess.objects.create(user=operator, all_workspaces=True)
+    agent.browser.force_login(operator)
+    agent.register()
+    page = agent.approval_page()
+
+    given = {"workspace": ada.workspace_id, "user_id": "ada", "scopes": ["read", "manage"]}
+    assert 'http-equiv="refresh"' not in agent.browser.post(page, given).content.decode()
+    operator.groups.add(Group.objects.get(name="privacy officer"))
+    granted = agent.approve(page, ada, scopes=["read", "manage"])
+    token = agent.exchange(granted["code"]).json()["access_token"]
+    assert agent.call(token).status_code == 200
+    # Access ends with the permission of whoever gave it.
+    operator.groups.remove(Group.objects.get(name="privacy officer"))
+    assert agent.call(token).status_code == 401
+
+
 def test_a_token_is_for_its_own_address(agent: Agent, ada: MemoryUser, bob: MemoryUser) -> None:
     token = agent.sign_in(ada, "/users/ada/mcp")["access_token"]
 
@@ -315,7 +381,7 @@ WRONG: Sequence[Any] = (
     {"code_challenge": None},
     {"code_challenge_method": "plain"},
     {"response_type": "token"},
-    {"scope": "manage"},
+    {"scope": "admin"},
 )
 
 
@@ -582,6 +648,8 @@ def test_a_token_of_the_issuer_is_bound_to_the_user_that_it_names(agent: Agent) 
     assert not is_error(agent.call(writes, tool="remember", text="She moved."))
     listed = agent.call(token_for("ada"), tool="list_alerts")
     assert not is_error(listed)
+    offered = agent.ask_mcp(token_for("ada", scope="read manage"), "tools/list")["tools"]
+    assert "forget" in {one["name"] for one in offered}
 
 
 @pytest.mark.usefixtures("own_issuer")

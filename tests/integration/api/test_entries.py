@@ -218,6 +218,17 @@ def test_the_log_is_read_page_by_page(api: APIClient, user: MemoryUser) -> None:
     assert seqs == [2, 3, 4, 5, 6, 7]
 
 
+def test_entries_are_read_by_their_numbers(api: APIClient, user: MemoryUser) -> None:
+    api.post(URL, {"entries": [MESSAGE] * 7})
+
+    listed = api.get(f"{URL}?seq=5,2,99,{10**18 - 1}").data
+
+    assert [entry["seq"] for entry in listed["results"]] == [2, 5]
+    for wrong in ("x", "1,", "-1", "1;2", "9" * 19, ",".join("1" * 501)):
+        refused = api.get(f"{URL}?seq={wrong}")
+        assert (refused.status_code, list(refused.data["errors"])) == (400, ["seq"])
+
+
 def test_a_page_of_large_entries_ends_early(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
