@@ -29,7 +29,7 @@ from memory.log.models.merges import CopiedEntries, Merge
 from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
 from memory.project.paths import constraint_path
-from memory.versions import redactions, runs
+from memory.versions import runs
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunStatus
 from memory.versions.past_states import BeingRedacted, refuse_being_redacted
@@ -170,7 +170,9 @@ def _copy_batch(row: Merge) -> bool:
             return False
         copied = _append(row, user, merged, entries)
         row.cursor_seq, row.copied = entries[-1].seq, row.copied + copied
-        leases.write(row, cursor_seq=row.cursor_seq, copied=row.copied, attempts=0)
+        leases.write(
+            row, cursor_seq=row.cursor_seq, copied=row.copied, skipped=row.skipped, attempts=0
+        )
     return True
 
 
@@ -193,7 +195,7 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
 
     Redacted entries, and entries that record a redaction, are not copied. Neither are entries whose
     idempotency key belongs to an entry that was redacted in the user's log, nor what was derived
-    from them: they would bring back what the person had asked to remove.
+    from them: they may bring back what the person had asked to remove. `row.skipped` names these.
     """
     statements = [one for one in entries if not one.redacted_at and one.kind != EntryKind.REDACTION]
     cited = {seq for one in statements for seq in one.derived_from}
@@ -201,20 +203,16 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
     became = copies.became(row, cited | named)
     nameless = _nameless(merged, named)
     taken = entry_log.find_by_key(user, (one.idempotency_key for one in statements))
-    redacted = set(redactions.redacted_among(user, became.values()))
+    skipped = set(row.skipped)
     drafts: list[entry_log.Draft] = []
     new: list[LogEntry] = []
     for entry in statements:
-        origins = {became[seq] for seq in entry.derived_from if seq in became}
-        if removed := origins & redacted:
-            became[entry.seq] = min(removed)
+        earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
+        was_redacted = earlier is not None and earlier.redacted_at is not None
+        if was_redacted or not skipped.isdisjoint(entry.derived_from):
+            skipped.add(entry.seq)
             continue
         draft = _draft(entry, became, nameless)
-        earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
-        if earlier is not None and earlier.redacted_at is not None:
-            became[entry.seq] = earlier.seq
-            redacted.add(earlier.seq)
-            continue
         if earlier is not None:
             # An entry that is in both logs is not copied. A different entry with the same
             # idempotency key is copied without the key.
@@ -227,7 +225,8 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
         new.append(entry)
     appended = entry_log.append(user, drafts, source="merge") if drafts else []
     assert [one.seq for one in appended] == [became[one.seq] for one in new], "under the lock"
-    _note(row, [(one.seq, became[one.seq]) for one in statements])
+    _note(row, [(one.seq, became[one.seq]) for one in statements if one.seq not in skipped])
+    row.skipped = sorted(skipped)
     _settle(user, merged, new, appended)
     return len(appended)
 

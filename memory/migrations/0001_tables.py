@@ -916,6 +916,12 @@ class Migration(migrations.Migration):
                 ("cursor_seq", models.BigIntegerField(default=0)),
                 ("copied", models.BigIntegerField(default=0)),
                 (
+                    "skipped",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(), default=list, size=None
+                    ),
+                ),
+                (
                     "left_behind",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=300), default=list, size=None

@@ -256,7 +256,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
     copied = CopiedEntries.objects.filter(
         merge=merge, from_seq__lte=OuterRef("seq"), from_seq__gt=OuterRef("seq") - F("number")
     )
-    kept = entries.filter(redacted_at=None)
+    kept = entries.filter(redacted_at=None).exclude(seq__in=merge.skipped)
     for seq in _some(kept.filter(~Exists(copied), seq__lte=merge.cursor_seq), "seq"):
         yield f"entry {seq} was not copied by the merge"
     end = MemoryUser.objects.get(pk=merge.user_id).last_seq

@@ -42,7 +42,10 @@ class MergeSerializer(serializers.ModelSerializer[Merge]):
 
     class Meta:
         model = Merge
-        fields = ["into", "state", "entries", "copied", "left_behind", "created_at", "finished_at"]
+        fields = [
+            *("into", "state", "entries", "copied", "skipped", "left_behind"),
+            *("created_at", "finished_at"),
+        ]
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
         """Return the fields plus `from`, which can't be declared because it's a Python keyword."""

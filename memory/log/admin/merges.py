@@ -26,7 +26,8 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @plain_column("entries")
     def progress(self, row: Merge) -> str:
-        return f"{row.cursor_seq} of {row.last_seq}, {row.copied} copied"
+        skipped = f", {len(row.skipped)} skipped" if row.skipped else ""
+        return f"{row.cursor_seq} of {row.last_seq}, {row.copied} copied{skipped}"
 
     @content_column("constraints not copied")
     def constraints(self, row: Merge) -> str:

@@ -38,6 +38,12 @@ class Merge(LeasedWork):
         default=0, help_text="The number of the last entry that has been processed."
     )
     copied = models.BigIntegerField(default=0, help_text="How many entries have been copied.")
+    skipped = ArrayField(
+        models.BigIntegerField(),
+        default=list,
+        help_text="The numbers of the entries that were not copied because an entry with the same"
+        " idempotency key, or one that they were derived from, was redacted in the other log.",
+    )
     left_behind = ArrayField(
         models.CharField(max_length=300),
         default=list,

@@ -248,7 +248,7 @@ def test_entry_with_one_key_in_both_logs_is_copied_once(user: MemoryUser, anon: 
 
 
 @pytest.mark.parametrize("size", [200, 1])
-def test_merge_brings_back_nothing_that_was_redacted(
+def test_what_was_redacted_is_not_brought_back_under_its_key_and_what_is_skipped_is_named(
     user: MemoryUser,
     anon: MemoryUser,
     work: Callable[[], None],
@@ -259,14 +259,20 @@ def test_merge_brings_back_nothing_that_was_redacted(
     told(user, said("hello", idempotency_key="a"))
     redaction.redact(user, [1], by="key:x", reason="")
     work()
-    told(anon, said("hello", idempotency_key="a"), said("other"))
+    told(anon, said("something else", idempotency_key="a"), said("other"))
     told(anon, fact("Greets", 1), fact("Others", 2))
     told(anon, Draft(kind=EntryKind.CORRECTION, content="Greets often", derived_from=[3]))
 
-    merged(user, anon)
+    row = merged(user, anon)
 
     assert contents(user) == [None, None, "other", "Others"]
+    assert (row.copied, row.skipped) == (2, [1, 3, 5])
+    answer = new_client(user.workspace, *Scope).get("/v1/users/anon-123/merge/").data
+    assert (answer["copied"], answer["skipped"]) == (2, [1, 3, 5])
     assert sound(user, anon)
+    # They are no copies of what was redacted: a repeated redaction does not reach them.
+    redaction.redact(user, [1], by="key:x", reason="")
+    assert contents(anon) == ["something else", "other", "Greets", "Others", "Greets often"]
 
 
 def test_merged_user_is_closed_and_names_the_other(user: MemoryUser, anon: MemoryUser) -> None:
