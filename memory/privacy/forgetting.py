@@ -10,7 +10,7 @@ side of removing too much, since such data can be computed again.
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -295,7 +295,7 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
     since = _came(user, seqs)
     _forget_versions(user, seqs, traces)
     emptied = _forget_runs(user, since, traces)
-    _forget_requests(user, seqs, emptied)
+    _forget_requests(user, frozenset(seqs), emptied)
     LlmCall.objects.filter(user=user, started_at__gte=since).update(
         prompt=None, answer=None, prompt_hash="", error=""
     )
@@ -476,29 +476,25 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
     return emptied
 
 
-def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collection[str]) -> None:
+def _forget_requests(user: MemoryUser, seqs: Set[int], emptied: Collection[str]) -> None:
     """Delete the hashes of requests that wrote the entries or triggered the `emptied` runs.
 
     A short body can be guessed from its hash. Without the hash, a repeated request is rejected
     instead of restoring what was redacted.
     """
-    keys = IdempotencyKey.objects.filter(user=user).exclude(fingerprint="")
-    # The reference is to the written row, such as a run, or holds the numbers of entries as JSON.
-    wrote = [
-        key.pk
-        for key in keys.only("reference")
-        if key.reference.get("pk") in emptied or _names(key.reference.get("json"), seqs)
-    ]
     # A query writes nothing: repeating one that the redaction closed runs it, as its answer said.
-    closed = Run.objects.filter(pk__in=emptied, kind=RunKind.QUERY, error__type=runs.CLOSED)
-    numbers = {str(pk) for pk in closed.values_list("pk", flat=True)}
-    repeatable = [key.pk for key in keys.only("reference") if key.reference.get("pk") in numbers]
+    queries = Run.objects.filter(pk__in=emptied, kind=RunKind.QUERY, error__type=runs.CLOSED)
+    closed = {str(pk) for pk in queries.values_list("pk", flat=True)}
+    repeatable, wrote = [], []
+    for key in IdempotencyKey.objects.filter(user=user).exclude(fingerprint="").only("reference"):
+        # The reference is to the written row, such as a run, or has the numbers of entries as JSON.
+        row, written = key.reference.get("pk"), key.reference.get("json")
+        if row in closed:
+            repeatable.append(key.pk)
+        elif row in emptied or (isinstance(written, list) and not seqs.isdisjoint(written)):
+            wrote.append(key.pk)
     IdempotencyKey.objects.filter(pk__in=repeatable).delete()
     IdempotencyKey.objects.filter(pk__in=wrote).update(fingerprint="")
-
-
-def _names(written: Any, seqs: Collection[int]) -> bool:
-    return isinstance(written, list) and not set(seqs).isdisjoint(written)
 
 
 def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:

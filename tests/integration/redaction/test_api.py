@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
@@ -86,9 +88,12 @@ def test_requests_with_keys_are_forgotten_if_they_brought_it_and_remembered_if_n
     api.post(f"{USER}query/?wait=0", {"code": "len(medications)"})
     work()
 
-    # When the entry of the first one is redacted
+    # When the entry of the first one is redacted, which reads the keys once
     api.delete(ENTRY)
-    work()
+    with CaptureQueriesContext(connection) as queries:
+        work()
+    keys = 'FROM "memory_idempotencykey"'
+    assert sum(one["sql"].startswith("SELECT") and keys in one["sql"] for one in queries) == 1
 
     # Then that is done, and its request is refused if it comes again, the other one answered
     assert api.delete(ENTRY).data["state"] == "done"
