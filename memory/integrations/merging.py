@@ -29,7 +29,7 @@ from memory.log.models.merges import CopiedEntries, Merge
 from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
 from memory.project.paths import constraint_path
-from memory.versions import runs
+from memory.versions import redactions, runs
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunStatus
 from memory.versions.past_states import BeingRedacted, refuse_being_redacted
@@ -203,12 +203,13 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
     became = copies.became(row, cited | named)
     nameless = _nameless(merged, named)
     taken = entry_log.find_by_key(user, (one.idempotency_key for one in statements))
+    redacted = redactions.redacted_among(user, [one.seq for one in taken.values()])
     skipped = set(row.skipped)
     drafts: list[entry_log.Draft] = []
     new: list[LogEntry] = []
     for entry in statements:
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
-        was_redacted = earlier is not None and earlier.redacted_at is not None
+        was_redacted = earlier is not None and earlier.seq in redacted
         if was_redacted or not skipped.isdisjoint(entry.derived_from):
             skipped.add(entry.seq)
             continue

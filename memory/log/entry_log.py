@@ -24,7 +24,6 @@ from memory.kernel.work.hints import hint
 from memory.log import batching
 from memory.log.lanes import KINDS
 from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
-from memory.log.models.redactions import Redaction
 from memory.project import RecordEntry
 from memory.project.names import DEFAULT_DOMAIN
 
@@ -112,8 +111,8 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
     """Append the drafts in order, all or nothing, and return one entry per draft.
 
     If a draft's idempotency key is already in the log, the existing entry is returned and nothing
-    is appended for that draft; also if that entry was redacted. Raises IdempotencyConflict if an
-    entry that was not redacted differs from the draft, and UserMerged if the user was merged into
+    is appended for that draft; also if that entry was cleared. Raises IdempotencyConflict if an
+    entry that was not cleared differs from the draft, and UserMerged if the user was merged into
     another one: a merged user's log accepts only redactions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
@@ -154,30 +153,17 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
 def find_by_key(user: MemoryUser, keys: Iterable[str | None]) -> dict[str | None, LogEntry]:
     """Map those of these idempotency keys that were used before to their entries.
 
-    The entry may be redacted: its key is recognised by its hash.
+    An entry may have been cleared: the hash of its key remains.
     """
-    given = {key for key in keys if key is not None}
-    if not given:
+    by_hash = {_hash_of_key(user, key): key for key in keys if key is not None}
+    if not by_hash:
         return {}
-    entries = LogEntry.objects.filter(user=user, idempotency_key__in=given)
-    found = {entry.idempotency_key: entry for entry in entries}
-    hashes = {key_hash(user, key): key for key in given - found.keys()}
-    redactions = Redaction.objects.filter(user=user, keys__has_any_keys=list(hashes))
-    by_seq = {
-        seq: hashes[hashed]
-        for redacted in redactions.values_list("keys", flat=True)
-        for hashed, seq in redacted.items()
-        if hashed in hashes
-    }
-    if by_seq:
-        entries = LogEntry.objects.filter(user=user, seq__in=by_seq)
-        found |= {by_seq[entry.seq]: entry for entry in entries}
-    return found
+    entries = LogEntry.objects.filter(user=user, key_hash__in=by_hash)
+    return {by_hash[bytes(entry.key_hash or b"")]: entry for entry in entries}
 
 
-def key_hash(user: MemoryUser, key: str) -> str:
-    """Return what is kept of the idempotency key of a redacted entry, to recognise it again."""
-    return salted_hmac(f"memory.log.entry_log:{user.pk}", key, algorithm="sha256").hexdigest()
+def _hash_of_key(user: MemoryUser, key: str) -> bytes:
+    return salted_hmac(f"memory.log.entry_log:{user.pk}", key, algorithm="sha256").digest()
 
 
 def _store(
@@ -252,6 +238,7 @@ def _entry(
         "derived_from": list(draft.derived_from),
         **{name: getattr(draft, name) for name in PAYLOAD_FIELDS},
         "source": source if draft.source is None else draft.source,
+        "key_hash": _hash_of_key(user, draft.idempotency_key) if draft.idempotency_key else None,
         "salt": secrets.token_bytes(16),
     }
     # Build the instance as if read from the database; the constructor takes several times as long.

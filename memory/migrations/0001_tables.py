@@ -470,6 +470,7 @@ class Migration(migrations.Migration):
                 ("agent_id", models.CharField(max_length=200, null=True)),
                 ("source", models.CharField(max_length=200, null=True)),
                 ("idempotency_key", models.CharField(max_length=255, null=True)),
+                ("key_hash", models.BinaryField(max_length=32, null=True)),
                 ("salt", models.BinaryField(max_length=16, null=True)),
                 ("payload_hash", models.BinaryField(max_length=32)),
                 ("hash", models.BinaryField(max_length=32)),
@@ -1124,7 +1125,6 @@ class Migration(migrations.Migration):
                         base_field=models.BigIntegerField(), size=None
                     ),
                 ),
-                ("keys", models.JSONField(default=dict)),
                 ("by", models.CharField(max_length=200)),
                 ("reason", models.TextField(blank=True, default="")),
                 ("created_at", models.DateTimeField()),
@@ -2182,7 +2182,7 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="logentry",
             constraint=models.UniqueConstraint(
-                fields=("user", "idempotency_key"), name="entry_idempotency_key"
+                fields=("user", "key_hash"), name="entry_idempotency_key"
             ),
         ),
         migrations.AddIndex(

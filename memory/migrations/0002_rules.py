@@ -36,13 +36,15 @@ $$;
 """
 
 # The one permitted UPDATE is a redaction: it empties the payload and leaves the row, so that the
-# numbering has no gap and the chain of hashes still verifies. Copies older than a redaction are
+# numbering has no gap and the chain of hashes still verifies. The hash of the idempotency key stays
+# until the user is erased. Copies older than a redaction are
 # found by its date, so the date must not be before the entry was recorded.
 LOG = """
 CREATE FUNCTION memory_log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE'
-        AND OLD.redacted_at IS NULL AND NEW.redacted_at IS NOT NULL
+        AND NEW.redacted_at IS NOT NULL AND NEW.redacted_at = coalesce(OLD.redacted_at, NEW.redacted_at)
+        AND (NEW.key_hash = OLD.key_hash OR NEW.key_hash IS NULL)
         AND num_nonnulls(NEW.content, NEW.data, NEW.metadata, NEW.session_id, NEW.role,
             NEW.speaker, NEW.agent_id, NEW.source, NEW.idempotency_key, NEW.salt) = 0
         AND (NEW.id, NEW.user_id, NEW.seq, NEW.kind, NEW.occurred_at, NEW.recorded_at,

@@ -94,8 +94,6 @@ def _redact(
     """Redact the entries; the caller has locked the user's row."""
     now = timezone.now()
     rows = LogEntry.objects.filter(user=user, seq__in=seqs, redacted_at=None)
-    keyed = rows.exclude(idempotency_key=None).values_list("idempotency_key", "seq")
-    keys = {entry_log.key_hash(user, str(key)): seq for key, seq in keyed}
     clear_content(user.pk, rows, now)
     draft = entry_log.Draft(
         kind=EntryKind.REDACTION,
@@ -120,7 +118,6 @@ def _redact(
         seq=entry.seq,
         asked=list(requested),
         entries=list(seqs),
-        keys=keys,
         by=by,
         reason=reason,
         created_at=now,

@@ -23,7 +23,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection, models, transaction
 from django.db.models import CharField, F, Func, Q, QuerySet, Value
 from django.db.models.fields.reverse_related import ManyToOneRel
-from django.db.models.functions import Cast, Now
+from django.db.models.functions import Cast, Coalesce, Now
 from django.utils import timezone
 
 from memory.alerts import transitions
@@ -223,7 +223,8 @@ def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) ->
         if privacy_of(model).erase is Erase.DELETE:
             _delete(model, keys)
         else:
-            also = {"redacted_at": timezone.now()} if model is LogEntry else {}
+            now = timezone.now()
+            also = {"redacted_at": Coalesce("redacted_at", now)} if model is LogEntry else {}
             rows.update(**erasure_registry.blanks(model), **also)
             if model is Alert:
                 _announce_erasure(user, keys)

@@ -69,6 +69,12 @@ class LogEntry(models.Model):
         max_length=200, null=True, help_text="The component that wrote the entry."
     )
     idempotency_key = models.CharField(max_length=255, null=True)
+    key_hash = models.BinaryField(
+        max_length=32,
+        null=True,
+        help_text="A keyed hash of the idempotency key, which outlives the content: an entry that"
+        " was cleared is not logged again under its key.",
+    )
     salt = models.BinaryField(max_length=16, null=True)
 
     payload_hash = models.BinaryField(max_length=32)
@@ -80,12 +86,13 @@ class LogEntry(models.Model):
 
     class Privacy:
         erase = privacy.Erase.REDACT
-        content = (*PAYLOAD_FIELDS, "salt")
+        content = (*PAYLOAD_FIELDS, "key_hash", "salt")
         plain = ("payload_hash", "hash")
         export = privacy.Export(
             "log",
             "all messages and other entries, in order; a redacted entry has no content",
             order=("seq",),
+            without={"key_hash": "a keyed hash that only the server can compare"},
         )
         section = privacy.Section.PEOPLE
 
@@ -94,9 +101,7 @@ class LogEntry(models.Model):
         verbose_name_plural = "log entries"
         constraints = [
             models.UniqueConstraint(fields=["user", "seq"], name="entry_seq"),
-            models.UniqueConstraint(
-                fields=["user", "idempotency_key"], name="entry_idempotency_key"
-            ),
+            models.UniqueConstraint(fields=["user", "key_hash"], name="entry_idempotency_key"),
         ]
         indexes = [
             # For the admin's lists: all users' newest entries, and one user's entries by time.

@@ -27,11 +27,6 @@ class Redaction(LeasedWork):
         models.BigIntegerField(),
         help_text="The numbers of the requested entries and of all entries derived from them.",
     )
-    keys = models.JSONField(
-        default=dict,
-        help_text="Keyed hashes of the entries' idempotency keys, with the entries' numbers: what"
-        " was redacted is not logged again under its key.",
-    )
     by = models.CharField(max_length=200)
     reason = models.TextField(blank=True, default="")
     created_at = models.DateTimeField()
@@ -65,13 +60,8 @@ class Redaction(LeasedWork):
     class Privacy:
         erase = privacy.Erase.DELETE
         content = ("reason", "problem")
-        plain = ("by", "keys")
-        export = privacy.Export(
-            "redactions",
-            "what was redacted, when and why",
-            order=("seq",),
-            without={"keys": "keyed hashes that only the server can compare"},
-        )
+        plain = ("by",)
+        export = privacy.Export("redactions", "what was redacted, when and why", order=("seq",))
         section = privacy.Section.PEOPLE
 
     class Meta:

@@ -13,11 +13,12 @@ from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
-from memory.privacy import user_erasure
+from memory.privacy import redaction, user_erasure
 from memory.privacy.models import UserErasure
 from tests.conftest import new_client
 from tests.integration.erasure.conftest import finish, found
 from tests.integration.erasure.test_registry import plant
+from workers import tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -42,6 +43,21 @@ def test_erasure_ends_as_a_tombstone(api: APIClient, user: MemoryUser) -> None:
     user.refresh_from_db()
     assert done["last_hash"] == bytes(user.last_hash).hex()
     assert list(problems(user)) == []
+
+
+def test_erasure_leaves_no_hash_of_a_key(api: APIClient, user: MemoryUser) -> None:
+    drafts = [Draft(kind=EntryKind.MESSAGE, content="x", idempotency_key=key) for key in "ab"]
+    entry_log.append(user, drafts, source="test")
+    redaction.redact(user, [1], by="key:x", reason="")
+    before = LogEntry.objects.get(user=user, seq=1).redacted_at
+    tasks.work("redactions", user.pk)
+    assert LogEntry.objects.filter(user=user).exclude(key_hash=None).count() == 2
+
+    api.delete(WHY)
+    finish(user)
+
+    assert not LogEntry.objects.filter(user_id=user.pk).exclude(key_hash=None).exists()
+    assert LogEntry.objects.get(user_id=user.pk, seq=1).redacted_at == before
 
 
 def test_from_the_request_on_there_is_no_such_user(api: APIClient, user: MemoryUser) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import time_machine
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
@@ -81,6 +82,27 @@ def test_old_messages_lose_their_words(user: MemoryUser, monkeypatch: pytest.Mon
     assert EntryOutcome.objects.get(user=user, seq=old.seq).outcome == Outcome.COVERED
     assert LogEntry.objects.filter(user=user).count() == 3  # nothing was noted
     assert list(problems(user)) == []
+
+
+def test_an_expired_message_is_not_logged_again_under_its_key(user: MemoryUser) -> None:
+    keep(user.workspace, messages=30)
+    draft = Draft(kind=EntryKind.MESSAGE, content=WORDS, idempotency_key="k")
+    with time_machine.travel(ago(31)):
+        (old,) = entry_log.append(user, [draft], source="test")
+        EntryOutcome.objects.create(user=user, seq=old.seq, outcome=Outcome.COVERED)
+    assert retention.purge(100) == 1
+
+    (again,) = entry_log.append(user, [draft], source="test")
+
+    assert (again.seq, again.content) == (old.seq, None)
+    assert LogEntry.objects.filter(user=user).count() == 1
+    # What another user said under the same key is copied all the same: it may be something else.
+    anon = create_user(user.workspace, "anon", metadata=None)
+    entry_log.append(anon, [draft], source="test")
+    row = merging.merge(user, anon, by="key:x")
+    tasks.work("merges", row.pk)
+    copy = LogEntry.objects.get(user=user, seq=2)
+    assert (copy.content, copy.idempotency_key) == (WORDS, None)
 
 
 def test_retention_frees_the_quota(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft
-from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind
+from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, LogEntry
 from memory.operations.verification import problems
 from memory.privacy import redaction
 from memory.versions.models.checkpoints import Blob, Checkpoint
@@ -113,6 +113,20 @@ def test_no_entry_is_redacted_before_it_was_recorded(user: MemoryUser) -> None:
 
     statement = f"UPDATE memory_logentry SET redacted_at = '1970-01-01', {empty}"
     assert refused(statement, "append-only")
+
+
+def test_the_hash_of_a_key_stays_as_it_is_until_it_is_erased(user: MemoryUser) -> None:
+    draft = Draft(kind=EntryKind.MESSAGE, content="hello", idempotency_key="k")
+    entry_log.append(user, [draft], source="test")
+    assert refused("UPDATE memory_logentry SET key_hash = NULL", "append-only")
+    redaction.redact(user, [1], by="test", reason="")
+
+    for forged in ("key_hash = '\\x00'", "key_hash = NULL, redacted_at = now() + '1 day'"):
+        assert refused(f"UPDATE memory_logentry SET {forged} WHERE seq = 1", "append-only")
+    assert entry_log.append(user, [draft], source="test")[0].seq == 1
+    LogEntry.objects.filter(user=user, seq=1).update(key_hash=None)
+    assert entry_log.append(user, [draft], source="test")[0].seq == 3
+    assert refused("UPDATE memory_logentry SET key_hash = '\\x00' WHERE seq = 1", "append-only")
 
 
 def test_a_redaction_is_taken_although_the_clock_was_set_back(user: MemoryUser) -> None:
