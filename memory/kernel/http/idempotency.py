@@ -78,11 +78,11 @@ class IdempotentView(APIView):
     ) -> Result:
         """Carry out a request's write, or return the result of an earlier request with this key.
 
-        The result is a row, which is read again for a repeated request, or JSON; `user` is the user
-        it is about, by default the row's. Checks that depend on the current state belong in
-        `write`: a repeated request must not fail because of the effects of the first one.
-        `nameless` means that the write erases the user in question. If the result of the earlier
-        request `has_failed`, the write is carried out again.
+        The result is a row, which is read again for a repeated request, a row with a JSON object,
+        or JSON; `user` is the user it is about, by default the row's. Checks that depend on the
+        current state belong in `write`: a repeated request must not fail because of the effects of
+        the first one. `nameless` means that the write erases the user in question. If the result of
+        the earlier request `has_failed`, the write is carried out again.
 
         Raises ValidationError for a malformed key, InProgress (409) while the first request is
         still being processed, and KeyReused (422) if the key was used for a different request.

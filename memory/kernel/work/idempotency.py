@@ -52,14 +52,14 @@ def once(
 ) -> tuple[Result, bool]:
     """Do the write, unless it has already been done under this key.
 
-    `fingerprint` identifies the request. The result is a row or JSON; `user` is the user it is
-    about, by default the row's. `nameless` stores only keyed hashes, because the key and the
-    request may identify a person whom this write erases. An earlier write whose result `has_failed`
-    is done again, and its result takes the place of the earlier one. Returns the write's result and
-    whether it had already been done. Raises KeyReused if the key was used with a different
-    fingerprint, KeyInProgress while the first request with the key is being processed, ResultGone
-    if its row was deleted, and any error from the write itself; in that case, nothing is stored and
-    the key may be used again.
+    `fingerprint` identifies the request. The result is a row, a row with a JSON object, or JSON;
+    `user` is the user it is about, by default the row's. `nameless` stores only keyed hashes,
+    because the key and the request may identify a person whom this write erases. An earlier write
+    whose result `has_failed` is done again, and its result takes the place of the earlier one.
+    Returns the write's result and whether it had already been done. Raises KeyReused if the key was
+    used with a different fingerprint, KeyInProgress while the first request with the key is being
+    processed, ResultGone if its row was deleted, and any error from the write itself; in that case,
+    nothing is stored and the key may be used again.
     """
     with transaction.atomic():
         if not _lock(workspace, key):
@@ -102,7 +102,10 @@ def _user_of(result: Any) -> MemoryUser | None:
 
 
 def _reference_to(result: Any) -> Any:
-    """Return JSON that refers to a row, or the JSON itself."""
+    """Return JSON that refers to a row, with the object beside it, or the JSON itself."""
+    if isinstance(result, tuple) and isinstance(result[0], Model):
+        row, also = result
+        return {**_reference_to(row), "also": also}
     if not isinstance(result, Model):
         return {"json": result}
     return {"model": result._meta.label, "pk": str(result.pk)}
@@ -113,11 +116,12 @@ def _result_of(reference: Any) -> Any:
     if "json" in reference:
         return reference["json"]
     try:
-        return apps.get_model(reference["model"])._default_manager.get(pk=reference["pk"])
+        row = apps.get_model(reference["model"])._default_manager.get(pk=reference["pk"])
     except MemoryUser.DoesNotExist:
         raise  # the API has a more specific error for this case
     except ObjectDoesNotExist:
         raise ResultGone("The result of this request is no longer available.") from None
+    return (row, reference["also"]) if "also" in reference else row
 
 
 def purge(limit: int) -> int:

@@ -30,9 +30,10 @@ from memory.versions.api.runs import (
     MomentSerializer,
     RunSerializer,
     VersionField,
-    answer_run,
+    answer_with,
     instant_asked,
     known_state,
+    may_run_again,
 )
 from memory.versions.models.runs import Run, RunOutcome, RunStatus
 
@@ -213,15 +214,14 @@ class Query(UserScopedView):
         user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & data.keys() else ASKED)
         snapshot, _ = known_state(user, data)
         code, instant = data["code"], instant_asked(user, data)
-        same: dict[str, Any] = {}
 
-        def find_or_queue() -> Run:
+        def find_or_queue() -> tuple[Run, dict[str, Any]]:
+            """Return a run, and what its answer says in place of the run itself."""
             earlier = queries.find_cached(snapshot, code, instant)
             if earlier is None:
-                return queries.queue(snapshot, code, instant)
-            same.update(cached=True, as_of=snapshot.to_json(), instant=instant)
-            return earlier
+                return queries.queue(snapshot, code, instant), {}
+            at = serializers.DateTimeField().to_representation(instant)
+            return earlier, {"cached": True, "as_of": snapshot.to_json(), "instant": at}
 
-        response = answer_run(self, user, find_or_queue, AnswerSerializer, limit)
-        response.data |= same
-        return response
+        run, also = self.once(find_or_queue, user, has_failed=lambda found: may_run_again(found[0]))
+        return answer_with(self, run, AnswerSerializer, limit, **also)

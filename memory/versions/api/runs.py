@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import django_filters
@@ -226,10 +227,31 @@ def answer_run(
 
     Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `answer`
     is the response for a finished run. A repeated request whose run the server failed queues
-    another one: its client was told to try again.
+    another one, or the same one if it was abandoned: its client was told to try again.
     """
-    run = wait_for(view.once(queue, user, has_failed=_may_run_again), limit)
-    return done(run, answer(run).data) if run.status == RunStatus.DONE else under_way(run)
+    run = view.once(queue, user, has_failed=may_run_again)
+    return answer_with(view, run, answer, limit)
+
+
+def answer_with(
+    view: IdempotentView,
+    run: Run,
+    answer: type[serializers.Serializer[Any]],
+    limit: float,
+    **also: object,
+) -> Response:
+    """Wait for the run of an idempotent request, and return the response, as `answer_run` does.
+
+    `also` is a part of the response for a finished run.
+    """
+    if view.is_replayed and run.outcome == RunOutcome.ABANDONED:
+        with suppress(runs.NotToBeRetried):  # somebody else was faster
+            runs.retry(run)
+        run.refresh_from_db()
+    run = wait_for(run, limit)
+    if run.status != RunStatus.DONE:
+        return under_way(run)
+    return done(run, {**answer(run).data, **also})
 
 
 def wait_for(run: Run, limit: float) -> Run:
@@ -305,12 +327,14 @@ def _status_of(run: Run) -> int:
     return FAILED
 
 
-def _may_run_again(run: Run) -> bool:
+def may_run_again(run: Run) -> bool:
     """Return whether a repeated request queues another run, since the server failed this one.
 
     A run that was closed for a redaction isn't: its input may quote what is being removed. A query
-    writes nothing.
+    writes nothing. Nor is an abandoned run, which can be retried itself.
     """
+    if run.outcome == RunOutcome.ABANDONED:
+        return False
     is_closed = bool(run.error and run.error["type"] == runs.CLOSED)
     return _has_server_failed(run) and (run.kind == RunKind.QUERY or not is_closed)
 

@@ -13,9 +13,12 @@ from memory.kernel.admission import quotas, slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import hints
 from memory.privacy import redaction
+from memory.project.errors import RunError
 from memory.versions import runs
-from memory.versions.models.runs import Run
+from memory.versions.models.runs import Run, RunOutcome
+from memory.versions.runs import Result
 from tests.integration.commits.conftest import trip
+from tests.steps import not_none
 
 pytestmark = pytest.mark.django_db
 
@@ -210,7 +213,7 @@ def test_an_answer_holds_for_as_much_of_the_clock_as_the_code_asks_for(answered:
     later, next_day = "2026-03-01T20:00:00+00:00", "2026-03-02T08:00:00+00:00"
     same_day = answered(of_day["code"], at=later)
     assert (same_day["cached"], same_day["value"]) == (True, "2026-03-01")
-    assert same_day["instant"].isoformat() == later
+    assert same_day["instant"] == "2026-03-01T20:00:00Z"
     assert answered(**{**of_day, "at": next_day})["cached"] is False
     assert answered(**{**of_day, "at": next_day})["value"] == "2026-03-02"
     assert answered(**{**of_moment, "at": later})["cached"] is False
@@ -313,6 +316,27 @@ def test_a_proposal_that_a_redaction_closed_is_not_queued_again(api: APIClient, 
     assert str(again.data["id"]) == first.data["id"]
 
 
+def test_an_abandoned_proposal_is_the_same_run_when_it_is_repeated(
+    api: APIClient, ask: Ask, work: Callable[[], None]
+) -> None:
+    def post() -> Any:
+        edits = [{"op": "note", "text": "Rome", "sources": [1]}]
+        url = "/v1/users/ada/checkpoints/?wait=0"
+        return api.post(url, {"edits": edits}, HTTP_IDEMPOTENCY_KEY="k")
+
+    # Given a proposal that the server gave up
+    first = post()
+    error = RunError(type="abandoned", message="killed", infrastructure=True)
+    result = Result(outcome=RunOutcome.ABANDONED, error=error)
+    runs.finish(not_none(runs.claim(first.data["id"])), result)
+    # When the request is repeated, then staff have nothing to retry, and it is done once
+    again = post()
+    assert (again.status_code, again.data["id"]) == (202, first.data["id"])
+    assert api.post(f"/v1/runs/{first.data['id']}/retry/").status_code == 409
+    work()
+    assert (post().status_code, Run.objects.filter(kind="proposal").count()) == (200, 1)
+
+
 def test_a_key_is_not_for_another_query_even_if_its_answer_is_cached(
     api: APIClient, answered: Ask
 ) -> None:
@@ -323,8 +347,15 @@ def test_a_key_is_not_for_another_query_even_if_its_answer_is_cached(
     other = api.post(URL, {"code": "1 + 1"}, HTTP_IDEMPOTENCY_KEY="k")
 
     assert (first.status_code, first.data["cached"]) == (200, True)
-    assert [str(one.data["id"]) for one in (first, again)] == [earlier[0]["id"]] * 2
+    assert str(first.data["id"]) == earlier[0]["id"]
     assert again["Idempotent-Replayed"] == "true"
+    assert again.content == first.content
+    of_past = [
+        api.post(URL, {"code": "len(trips)", "as_of": "v1"}, HTTP_IDEMPOTENCY_KEY="of past").data
+        for _ in range(2)
+    ]
+    assert of_past[0]["cached"] is True
+    assert of_past[0] == of_past[1]
     assert (other.status_code, other.data["type"]) == (422, "urn:uac:problem:key-reused")
 
 
