@@ -172,8 +172,12 @@ def test_an_import_brings_back_nothing_that_was_redacted(
     assert [entry.content for entry in user.entries.list()][:2] == [None, "On Friday."]
 
 
-def test_an_error_is_one_line_with_the_fix(run: Run) -> None:
-    failed = run("query", "nobody", "1", status=1)
+@pytest.mark.parametrize("command", [("query", "nobody", "1"), ("add", "nobody", "Hello.")])
+def test_an_error_is_one_line_with_the_fix(run: Run, command: tuple[str, ...]) -> None:
+    failed = run(*command, status=1)
 
     assert failed.output.startswith("Error: ")
     assert "Traceback" not in failed.output
+    # The fix is a command, too.
+    assert "userascode users create" in failed.output
+    assert "/v1/" not in failed.output
