@@ -4,12 +4,15 @@ It leaves a workspace with an instance of everything, whose names it returns. It
 answers are the examples of the OpenAPI document: `python -m tests.api_tour` records them again.
 """
 
+import datetime
+import hashlib
 import json
 import re
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
@@ -378,15 +381,15 @@ def _alerts(tour: Tour, user: dict[str, Any]) -> None:
     misplaced = {**_task("chore", 1), "type": "Chore", "collection": "tasks"}
     tour.ask("POST", entries, {"entries": [_task("insurance", "soon"), misplaced]}, **user)
     tour.examples.update(kept)
+    (paused,) = tour.until(
+        "paused constraint", lambda: tour.ask("GET", "paused-constraints/")["results"]
+    )
     feed = {"after": "0"}
     tour.until(
         "rejected entry, and value set aside",
         lambda: all(tour.ask("GET", "events/", query=feed)[name] for name in ENTRY_EVENTS),
     )
     tour.ask("GET", "users/{user_id}/events/", query=feed, **user)
-    (paused,) = tour.until(
-        "paused constraint", lambda: tour.ask("GET", "paused-constraints/")["results"]
-    )
     why = {"reason": "They are real."}
     tour.ask("POST", "paused-constraints/{paused_id}/resume/", why, paused_id=paused["id"])
     tour.ask("DELETE", "users/{user_id}/constraints/{name}/", **named)
@@ -429,8 +432,8 @@ def _schema(tour: Tour) -> None:
 # -- The examples of the document --------------------------------------------------------------
 
 
-def recorded(tour: Tour) -> dict[str, Any]:
-    """Return the examples, shortened and without what is specific to this server."""
+def recorded(tour: Tour, today: datetime.date) -> dict[str, Any]:
+    """Return the examples, shortened and without what is specific to this server and day."""
     found = {
         name: {**example, **({"answer": _short(example["answer"])} if "answer" in example else {})}
         for name, example in sorted(tour.examples.items())
@@ -440,7 +443,52 @@ def recorded(tour: Tour) -> dict[str, Any]:
     text = re.sub(r"http://127\.0\.0\.1:(\d+)/hook", "https://example.com/hook", text)
     text = text.replace("127.0.0.1", "example.com")
     text = re.sub(r"whsec_[A-Za-z0-9+/=]+", "whsec_MDEyMzQ1Njc4OWFiY2RlZg==", text)
-    return dict(json.loads(text))
+    return stable(json.loads(text), today)
+
+
+# What the examples have in place of the day on which they were recorded.
+DAY = datetime.date(2026, 1, 15)
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(T[\d:.]+(?:Z|[+-]\d\d:\d\d))?")
+
+
+def stable(examples: dict[str, Any], today: datetime.date) -> dict[str, Any]:
+    """Return examples recorded today without what differs each time: ids, hashes, times, sizes."""
+    requests = json.dumps([[one["parameters"], one.get("body")] for one in examples.values()])
+
+    def shift(match: re.Match[str]) -> str:
+        if match[1] in requests:
+            return match[0]
+        day = DAY + (datetime.date.fromisoformat(match[1]) - today)
+        return f"{day}T09:00:00Z" if match[2] else f"{day}"
+
+    text = json.dumps(_without_measures(examples), ensure_ascii=False)
+    text = _renumber(text, _ID, lambda digest: str(uuid.UUID(digest[:32], version=4)))
+    text = _renumber(text, _HASH, str)
+    text = re.sub(r"\bkey:[0-9a-f]{12}\b", "key:0123456789ab", text)
+    text = re.sub(r"\bmsg_[0-9a-f]{32}\b", f"msg_{'0123456789abcdef' * 2}", text)
+    return dict(json.loads(_DATE.sub(shift, text)))
+
+
+def _renumber(text: str, pattern: re.Pattern[str], name: Callable[[str], str]) -> str:
+    """Name all matches anew, each after a hash of its place in the order of first appearance."""
+    numbers = {match: number for number, match in enumerate(dict.fromkeys(pattern.findall(text)))}
+
+    def rename(match: re.Match[str]) -> str:
+        return name(hashlib.sha256(str(numbers[match[0]]).encode()).hexdigest())
+
+    return pattern.sub(rename, text)
+
+
+def _without_measures(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        if name == "timings":
+            return dict.fromkeys(value, 0.1)
+        return {inner: _without_measures(one, inner) for inner, one in value.items()}
+    if isinstance(value, list):
+        return [_without_measures(one) for one in value]
+    return {"seconds": 0.1, "memory_bytes": 16 * 2**20}.get(name, value) if value else value
 
 
 def _short(value: Any) -> Any:
@@ -455,9 +503,10 @@ def _short(value: Any) -> Any:
 
 def main() -> None:
     """Record the examples of the document anew."""
+    today = datetime.datetime.now(datetime.UTC).date()
     with running_system(environment=ENVIRONMENT) as server:
         tour = take(server.base_url, key_of(server, "first"))
-    text = json.dumps(recorded(tour), indent=1, ensure_ascii=False)
+    text = json.dumps(recorded(tour, today), indent=1, ensure_ascii=False)
     EXAMPLES.write_text(f"{text}\n")
 
 

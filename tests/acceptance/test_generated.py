@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 MAY_CHANGE = {
     "docs/openapi.yaml",
     "memory/kernel/http/examples.json",
-}  # ids and times of the examples
+}  # how far the server was when the examples were recorded
 
 
 def test_generated_files_are_up_to_date_and_no_others_are_written(tmp_path: Path) -> None:

@@ -1507,6 +1507,17 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description What a redaction would remove from another user's memory, with which this one was merged. */
+        AffectedElsewhere: {
+            /** @description The entry, or its copies or originals, and all entries derived from them, unless redacted before. */
+            entries: number[];
+            /** @description The entries that these were derived from. They would remain, and may say the same. */
+            sources: number[];
+            records: components["schemas"]["AffectedRecord"][];
+            /** @description The constraints that would be deleted or restored. */
+            constraints: string[];
+            user_id: string;
+        };
         /** @description A record in the newest version that a redaction would change. */
         AffectedRecord: {
             domain: string;
@@ -2985,6 +2996,8 @@ export interface components {
              * @description How many entries have been copied.
              */
             copied: number;
+            /** @description The numbers of the entries that were not copied because an entry with the same idempotency key, or one that they were derived from, was redacted in the other log. */
+            skipped: number[];
             /** @description The merged user's own constraints, which were not copied because they are not in the log. */
             left_behind: string[];
             /** Format: date-time */
@@ -3535,13 +3548,15 @@ export interface components {
         };
         /** @description What the redaction of an entry would remove, as of now. */
         RedactionPreview: {
-            /** @description The entry and all entries derived from it, unless redacted before. */
+            /** @description The entry, or its copies or originals, and all entries derived from them, unless redacted before. */
             entries: number[];
             /** @description The entries that these were derived from. They would remain, and may say the same. */
             sources: number[];
             records: components["schemas"]["AffectedRecord"][];
             /** @description The constraints that would be deleted or restored. */
             constraints: string[];
+            /** @description What it would remove from the memories of users with whom this one was merged. */
+            elsewhere: components["schemas"]["AffectedElsewhere"][];
         };
         /** @description An entry that the project cannot hold, with the reason and how to fix it. */
         Rejected: {
@@ -4480,6 +4495,7 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type AffectedElsewhere = components['schemas']['AffectedElsewhere'];
 export type AffectedRecord = components['schemas']['AffectedRecord'];
 export type AlertDetail = components['schemas']['AlertDetail'];
 export type AlertEvent = components['schemas']['AlertEvent'];
@@ -4737,7 +4753,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
+                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4759,7 +4775,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
+                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4785,7 +4801,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
+                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4811,7 +4827,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
+                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4837,7 +4853,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
+                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4863,7 +4879,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example e2d6340b-9912-4fda-95ea-7766a0047ae2 */
+                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4913,7 +4929,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 2057e2da-f8da-42bb-ae53-4712474789c9 */
+                /** @example 7902699b-e42c-4a8e-86fb-bb4501726517 */
                 backtest_id: string;
             };
             cookie?: never;
@@ -4935,7 +4951,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example a5c3c857-1803-429e-b92d-77bcf2657165 */
+                /** @example b17ef6d1-9c7a-4b1e-a83b-907c595526dc */
                 backtest_id: string;
             };
             cookie?: never;
@@ -5257,7 +5273,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 3958d913-4513-4fbf-9ff4-dfaf50969253 */
+                /** @example 5feceb66-ffc8-4f38-9952-786c6d696c79 */
                 erasure_id: string;
             };
             cookie?: never;
@@ -5355,7 +5371,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4e712c73-352e-4ab6-9293-1072429f052b */
+                /** @example 19581e27-de7c-4d00-bf1c-e50b2047e7a5 */
                 paused_id: string;
             };
             cookie?: never;
@@ -5381,7 +5397,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example c575b4c7-5696-442c-b274-0e26e6c05e9b */
+                /** @example 4a44dc15-3642-44a8-8fe8-0e9039455cc1 */
                 run_id: string;
             };
             cookie?: never;
@@ -5403,7 +5419,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example a50a797e-1450-46f6-9b7a-ca7d8de8ffa5 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 run_id: string;
             };
             cookie?: never;
@@ -5425,7 +5441,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example a50a797e-1450-46f6-9b7a-ca7d8de8ffa5 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 run_id: string;
             };
             cookie?: never;
@@ -6141,6 +6157,8 @@ export interface operations {
                 kind?: "correction" | "fact" | "message" | "record" | "redaction";
                 /** @description Number of results to return per page. */
                 page_size?: number;
+                /** @description Only these entries: up to 500 numbers, separated by commas. */
+                seq?: string;
                 session_id?: string;
             };
             header?: never;
@@ -6793,7 +6811,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
+                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6815,7 +6833,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 616f1a34-3e69-4028-adc5-7bd8a69782cc */
+                /** @example 4e074085-62be-4b8b-a0ce-05c1decfe3ad */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6836,7 +6854,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
+                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6893,7 +6911,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
+                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6915,9 +6933,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
+                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
                 endpoint_id: string;
-                /** @example c9eb36c9-f536-4652-afac-b104195b7bc9 */
+                /** @example e629fa65-98d7-4276-8f7c-726b4b621285 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -6939,9 +6957,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
+                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
                 endpoint_id: string;
-                /** @example c9eb36c9-f536-4652-afac-b104195b7bc9 */
+                /** @example e629fa65-98d7-4276-8f7c-726b4b621285 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -6963,7 +6981,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
+                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6989,7 +7007,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
+                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -7011,7 +7029,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 22585077-9a20-4554-96d0-bcaacfa1a229 */
+                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
                 endpoint_id: string;
             };
             cookie?: never;

@@ -12,6 +12,21 @@ from pydantic import Field
 from userascode.base import Model
 
 
+class AffectedElsewhere(Model):
+    """What a redaction would remove from another user's memory, with which this one was
+    merged."""
+
+    entries: list[int]
+    """The entry, or its copies or originals, and all entries derived from them, unless
+    redacted before."""
+    sources: list[int]
+    """The entries that these were derived from. They would remain, and may say the same."""
+    records: list[AffectedRecord]
+    constraints: list[str]
+    """The constraints that would be deleted or restored."""
+    user_id: str
+
+
 class AffectedRecord(Model):
     """A record in the newest version that a redaction would change."""
 
@@ -1315,6 +1330,9 @@ class Merge(Model):
     """The number of entries in the merged user's log, including redacted entries."""
     copied: int
     """How many entries have been copied."""
+    skipped: list[int]
+    """The numbers of the entries that were not copied because an entry with the same
+    idempotency key, or one that they were derived from, was redacted in the other log."""
     left_behind: list[str]
     """The merged user's own constraints, which were not copied because they are not in the
     log."""
@@ -1547,12 +1565,15 @@ class RedactionPreview(Model):
     """What the redaction of an entry would remove, as of now."""
 
     entries: list[int]
-    """The entry and all entries derived from it, unless redacted before."""
+    """The entry, or its copies or originals, and all entries derived from them, unless
+    redacted before."""
     sources: list[int]
     """The entries that these were derived from. They would remain, and may say the same."""
     records: list[AffectedRecord]
     constraints: list[str]
     """The constraints that would be deleted or restored."""
+    elsewhere: list[AffectedElsewhere]
+    """What it would remove from the memories of users with whom this one was merged."""
 
 
 class Rejected(Model):

@@ -256,14 +256,16 @@ class Entries:
         *,
         after: int | None = None,
         kind: str | None = None,
+        seq: Sequence[int] | None = None,
         session_id: str | None = None,
         page_size: int | None = None,
     ) -> Pages[models.Entry]:
-        """Return the entries, oldest first."""
+        """Return the entries, oldest first; with `seq`, those with these numbers."""
         request = read(
             f"{self._user}entries/",
             after=after,
             kind=kind,
+            seq=None if seq is None else ",".join(map(str, seq)),
             session_id=session_id,
             page_size=page_size,
         )
