@@ -173,7 +173,7 @@ def read(workspace: Workspace, model: str) -> TrackRecord:
         sessions=len(sessions),
         refused=refused,
         accepted=sum(session["checkpoint"] is not None for session in sessions),
-        undone=sum(session["undone"] for session in sessions),
+        undone=_count_undone(sessions),
         proposals=refusals + len(sessions) - refused,
         proposals_refused=refusals,
     )
@@ -254,25 +254,14 @@ def _sessions(
 
     If several users have sessions, each has at most a fifth of them: one user whose content is
     always refused must not stop the model for all.
-
-    A session was undone if, after its version, a rollback went back before it or an entry that it
-    had settled was reopened, even if that was undone in turn.
     """
     judged = _judged(workspace, model)
     days = datetime.timedelta(days=limits.llm_judged_days)
-    version = OuterRef("checkpoint__version")
-    as_json = Func(version, function="to_jsonb", output_field=JSONField())
-    undoing = Checkpoint.objects.filter(
-        user=OuterRef("user"), origin=Origin.RESTORED, version__gt=version
-    ).alias(restored=Cast(KT("verdict__restored__version"), IntegerField()))
-    undone = undoing.filter(
-        Q(restored__lt=version) | Q(verdict__reopened__versions__contains=as_json)
-    )
     number = limits.llm_judged_sessions
     recent = list(
-        judged.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
-        .annotate(undone=Exists(undone))
-        .values("user", "accepted", "refusals", "checkpoint", "undone")[: number * LOOKED_AT]
+        judged.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days).values(
+            "pk", "user", "accepted", "refusals", "checkpoint"
+        )[: number * LOOKED_AT]
     )
     users = {session["user"] for session in recent}
     most = max(1, number // USERS_PART) if len(users) > 1 else number
@@ -283,6 +272,24 @@ def _sessions(
         if by_user[session["user"]] <= most:
             sessions.append(session)
     return sessions[:number]
+
+
+def _count_undone(sessions: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many of these sessions were undone.
+
+    After the session's version, a rollback went back before it or an entry that it had settled was
+    reopened, even if that was undone in turn.
+    """
+    version = OuterRef("checkpoint__version")
+    as_json = Func(version, function="to_jsonb", output_field=JSONField())
+    undoing = Checkpoint.objects.filter(
+        user=OuterRef("user"), origin=Origin.RESTORED, version__gt=version
+    ).alias(restored=Cast(KT("verdict__restored__version"), IntegerField()))
+    undone = undoing.filter(
+        Q(restored__lt=version) | Q(verdict__reopened__versions__contains=as_json)
+    )
+    calls = LlmCall.objects.filter(pk__in=[session["pk"] for session in sessions])
+    return calls.filter(Exists(undone)).count()
 
 
 def _percent(part: int, whole: int) -> float:

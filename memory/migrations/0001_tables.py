@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
                 ("seen_at", models.DateTimeField(null=True)),
                 ("raised_at", models.DateTimeField(null=True)),
                 ("cleared_at", models.DateTimeField(null=True)),
-                ("is_told", models.BooleanField(default=True)),
+                ("is_notified", models.BooleanField(default=True)),
             ],
             options={
                 "ordering": ["name"],

@@ -110,7 +110,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
 
     @plain_column("staff notified by e-mail", boolean=True)
     def staff_notified(self, alarm: Alarm) -> bool:
-        return alarm.is_told
+        return alarm.is_notified
 
 
 def _kinds(request: HttpRequest) -> list[WorkKind]:

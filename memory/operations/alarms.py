@@ -339,7 +339,7 @@ def evaluate() -> None:
             alarm.save(
                 update_fields=[
                     *("detail", "is_critical", "holds_since", "seen_at", "raised_at"),
-                    *("cleared_at", "is_told", "run_after", "attempts"),
+                    *("cleared_at", "is_notified", "run_after", "attempts"),
                 ]
             )
 
@@ -363,7 +363,7 @@ def _note(alarm: Alarm, problem: AlarmCondition | None, now: datetime.datetime) 
         alarm.cleared_at, changed = now, True
         logger.warning("alarm_cleared", alarm=alarm.name, detail=alarm.detail)
     if changed:
-        alarm.is_told, alarm.run_after, alarm.attempts = False, now, 0
+        alarm.is_notified, alarm.run_after, alarm.attempts = False, now, 0
 
 
 def raised() -> Sequence[Alarm]:
@@ -373,7 +373,7 @@ def raised() -> Sequence[Alarm]:
 
 def send_mails() -> None:
     """Email newly raised or cleared alarms to the subscribed staff; failed emails are retried."""
-    while (alarm := leases.claim(Alarm.objects.filter(is_told=False))) is not None:
+    while (alarm := leases.claim(Alarm.objects.filter(is_notified=False))) is not None:
         try:
             if people := _recipients():
                 _mail(alarm, people).send()
@@ -384,7 +384,7 @@ def send_mails() -> None:
         # If the alarm has changed in the meantime, another email about it will be sent.
         Alarm.objects.filter(
             pk=alarm.pk, raised_at=alarm.raised_at, cleared_at=alarm.cleared_at
-        ).update(is_told=True)
+        ).update(is_notified=True)
         leases.release(alarm, attempts=0, last_error="")
 
 

@@ -41,7 +41,7 @@ class Alarm(LeasedWork):
         " it.",
     )
     cleared_at = models.DateTimeField(null=True, help_text="When the problem ended.")
-    is_told = models.BooleanField(
+    is_notified = models.BooleanField(
         default=True, help_text="Whether staff have been notified of the last change by e-mail."
     )
 

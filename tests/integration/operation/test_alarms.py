@@ -424,7 +424,7 @@ def test_undeliverable_alarm_mail_is_retried(
         with override_settings(EMAIL_BACKEND=smtp, EMAIL_HOST="127.0.0.1", EMAIL_PORT=1):
             alarms.send_mails()
         alarm = Alarm.objects.get()
-        assert (alarm.is_told, alarm.attempts) == (False, 1)
+        assert (alarm.is_notified, alarm.attempts) == (False, 1)
         assert "ConnectionRefusedError" in alarm.last_error
 
         alarms.send_mails()
@@ -433,7 +433,7 @@ def test_undeliverable_alarm_mail_is_retried(
         alarms.send_mails()
 
     assert len(mail.outbox) == 1
-    assert Alarm.objects.get().is_told
+    assert Alarm.objects.get().is_notified
 
 
 def test_processes_check_alarms_one_at_a_time(healthy: None, settings: Settings) -> None:
