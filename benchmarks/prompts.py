@@ -5,23 +5,28 @@ of its own that has one of the two sets of instructions. `--old` is a commit or 
 it, it is the last commit, so that uncommitted changes are measured. The tokens sent early and late
 in a conversation show whether prompts grow with the history.
 
-Models are named as NAME or NAME@BASE_URL, as for `notice`. Without any, nothing is measured; with
-`--quick`, a stand-in that files every text by rule shows only what the instructions cost.
+Models are named as NAME or NAME@BASE_URL; the default URL is UAC_BENCH_BASE_URL, and the key
+UAC_BENCH_API_KEY. Without any, nothing is measured; with `--quick`, a stand-in that files every
+text by rule shows only what the instructions cost.
 """
 
+import argparse
 import itertools
 import logging
 import math
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from benchmarks.chat import Model
+from benchmarks.filing_rules import answer, lines_in, tokens
 from benchmarks.harness import (
     Row,
     commit,
@@ -34,8 +39,8 @@ from benchmarks.harness import (
     settings_of,
 )
 from benchmarks.locomo import Conversation, read_conversations
-from benchmarks.notice import models_of
 from deploy.embedded.system import System, running_system
+from tests.llm_server import KEY, Request, Said, called, llm_server, said
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path("workers/authoring/instructions")
@@ -83,6 +88,31 @@ def main() -> None:
         path=asked.json,
         problems=problems,
     )
+
+
+@contextmanager
+def models_of(asked: argparse.Namespace) -> Iterator[list[Model]]:
+    """Yield the models that were named or, with `--quick`, a stand-in if none was."""
+    if asked.models or not asked.quick:
+        yield [Model.named(name) for name in asked.models]
+        return
+    with llm_server(script=stand_in) as server:
+        yield [Model("stand-in", server.openai_url, KEY)]
+
+
+def stand_in(request: Request) -> Said:
+    """Answer as a model that remembers every text verbatim and files it by rule.
+
+    The rules are those of `benchmarks.filing_rules`, which estimate the tokens, too.
+    """
+    if "remember" in request.tools:
+        facts = [f"[{seq}] {text}" for seq, text in lines_in(request)]
+        reply = called("remember", {"facts": facts})
+    else:
+        reply = answer(request) if "finish" in request.tools else said("yes")
+    sent = tokens([request.body["messages"], request.body.get("tools", [])])
+    returned = tokens([call.arguments for call in reply.calls])
+    return replace(reply, tokens=(round(sent), round(returned)))
 
 
 def instructions_of(place: str, folder: Path) -> Path:

@@ -79,7 +79,6 @@ SERVICE = {
         for step, (day, text) in enumerate(zip(DAYS, TEXTS, strict=True), 1)
     ],
     "rubric_required": {"what": ["book"], "day": ["2026-02-08"]},
-    "expected_alert_message": MESSAGE,
     "recorded": {
         "v2": [
             {"step": step, "date": day, "raw_response": PROGRAM} for step, day in enumerate(DAYS, 1)
@@ -90,18 +89,6 @@ SERVICE = {
         ],
     },
 }
-# Two reservations on one evening.
-SCENARIO = {
-    "id": "schedule_02",
-    "sessions": [
-        {"session_id": "5", "date": "2026-03-01", "text": "A table for the 19th."},
-        {"session_id": "7", "date": "2026-03-14", "text": "Another one for the 19th."},
-    ],
-    "trigger_session_id": "7",
-    "expected_alert": {"message": "Both are on the same evening."},
-    "eligible_v2_1": True,
-}
-
 SESSIONS = 5
 FACTS = ("likes the sea at {city}", "went to {city} on May {day}, 2024", "wants to learn to sail")
 
@@ -169,7 +156,6 @@ def write(folder: Path) -> None:
         "analytical.jsonl": cases,
         "llm_modules.jsonl": [{"id": "count", "code": MODULE}],
         "active_service.jsonl": [SERVICE],
-        "scenarios.jsonl": [SCENARIO],
         "ten_domains.json": {"user_state": {"trips": RECORDS, "meals": RECORDS}, "cases": ten},
         "locomo.json": [_conversation(name, speakers) for name, speakers in people.items()],
         "beam.json": [_dialogue()],

@@ -1,14 +1,11 @@
 """Scoring in the benchmarks of language models."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.analytical import equals_gold
 from benchmarks.gate_programs import satisfies
-from benchmarks.notice import calls_expected, read_cases
 from benchmarks.scores import token_f1
 
 
@@ -53,20 +50,3 @@ def test_an_alert_says_something_of_every_group() -> None:
     rubric = {"document": ["passport"], "day": [r"mar(?:ch)?\s+1", "2026-03-01"]}
     assert satisfies("The PASSPORT expires on 2026-03-01.", rubric)
     assert not satisfies("The passport expires.", rubric)
-
-
-def test_a_story_is_due_at_its_trigger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions = [{"session_id": n, "date": f"2026-01-0{n}", "text": f"said {n}"} for n in "12"]
-    alert = {"message": "Look out!"}
-    story = {"sessions": sessions, "trigger_session_id": "2", "expected_alert": alert}
-    lines = [json.dumps({**story, "id": name}) for name in ("a", "b", "c")]
-    (tmp_path / "scenarios.jsonl").write_text("\n".join(lines))
-    monkeypatch.setenv("UAC_DATA_DIR", str(tmp_path))
-
-    cases = read_cases("stories", None)
-
-    assert [case["id"] for case in cases] == ["stories-a", "stories-b", "stories-c"]
-    assert [session["due"] for session in cases[0]["sessions"]] == [False, True]
-    assert cases[0]["expected"] == "Look out!"
-    assert [case["id"] for case in read_cases("stories", 1, ["b", "c"])] == ["stories-b"]
-    assert calls_expected(cases) == 3 * calls_expected(cases[:1]) > 0
