@@ -48,7 +48,7 @@ class StaffSite(admin.AdminSite):
         """Add the header's search, what an ended session interrupted, and approval of clients."""
         from memory.admin.search import search
         from memory.integrations.admin.connections import approve_client
-        from uac_site import interrupted
+        from uac_site.sign_in import interrupted
 
         view = self.admin_view(require_GET(search))
         not_done = self.admin_view(require_GET(interrupted.show_not_done))
@@ -95,8 +95,7 @@ class StaffSite(admin.AdminSite):
             from memory.kernel.admin.masking import hiding
             from memory.kernel.staff.access import sees_content
             from memory.kernel.staff.recent_sign_in import ProofRequired
-            from uac_site import interrupted
-            from uac_site.sign_in import factors
+            from uac_site.sign_in import factors, interrupted
 
             if request.method == "POST" and not request.user.is_authenticated:
                 return interrupted.ask_to_log_in(request)

@@ -300,7 +300,7 @@ ACCOUNT_EMAIL_VERIFICATION = SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
 # The browser keeps the cookie until it is closed, longer than the session lasts: so what was sent
-# too late is kept for whoever sent it (`uac_site.interrupted`).
+# too late is kept for whoever sent it (`uac_site.sign_in.interrupted`).
 ACCOUNT_SESSION_REMEMBER = False
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
 ACCOUNT_UNIQUE_EMAIL = False
@@ -329,7 +329,7 @@ FORMAT_MODULE_PATH = ["uac_site.formats"]
 SECURE_SSL_REDIRECT = read("SECURE_SSL_REDIRECT")
 # Load balancers request these paths over plain HTTP, so don't redirect them.
 SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
-CSRF_FAILURE_VIEW = "uac_site.interrupted.csrf_failure"
+CSRF_FAILURE_VIEW = "uac_site.sign_in.interrupted.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEVELOPMENT
 SECURE_HSTS_SECONDS = read("SECURE_HSTS_SECONDS")
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEVELOPMENT

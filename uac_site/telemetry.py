@@ -13,7 +13,8 @@ from prometheus_client.registry import Collector
 
 from memory.kernel import tracing
 from uac_site.request_log import route_of
-from workers.metrics import sandbox_metrics, serving
+from workers.metrics import serving
+from workers.sandbox.metrics import BUCKETS
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -27,7 +28,7 @@ SECONDS = Histogram(
     "uac_http_request_seconds",
     "Time from a request to its response, or to the start of a streamed response.",
     ["method", "route"],
-    buckets=sandbox_metrics.BUCKETS,
+    buckets=BUCKETS,
     registry=None,
 )
 

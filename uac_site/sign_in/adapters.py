@@ -19,8 +19,7 @@ from django.urls import reverse
 
 from memory.kernel import encryption
 from memory.kernel.staff import recent_sign_in
-from uac_site import interrupted
-from uac_site.sign_in import guesses, roles
+from uac_site.sign_in import guesses, interrupted, roles
 
 
 def account_of(user: User) -> SocialAccount | None:

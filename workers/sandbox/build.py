@@ -23,7 +23,7 @@ import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 
 from workers.sandbox.image import SOURCES, default_image
-from workers.typecheck.image import typecheck_image_name, write_context
+from workers.sandbox.type_checker_image import typecheck_image_name, write_context
 
 BASE_TAG = "uac-python:debian"
 ENGINE_SECONDS = 300

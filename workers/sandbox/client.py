@@ -14,7 +14,6 @@ from memory.project.errors import RunError
 from memory.project.paths import is_own_constraint
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
-from workers.metrics.sandbox_metrics import measured
 from workers.sandbox.answers import (
     read_constraint_result,
     read_error,
@@ -36,6 +35,7 @@ from workers.sandbox.limits import (
     Limits,
     parts_of,
 )
+from workers.sandbox.metrics import measured
 from workers.sandbox.results import (
     Bindings,
     ConstraintRun,

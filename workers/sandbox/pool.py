@@ -19,8 +19,7 @@ from itertools import chain
 
 import structlog
 
-from workers.metrics import sandbox_metrics
-from workers.sandbox import pool_stock
+from workers.sandbox import metrics, pool_stock
 from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import Runner
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
@@ -66,7 +65,7 @@ class Pool:
 
         Raises SandboxError if none can be started.
         """
-        with sandbox_metrics.CLAIM_SECONDS.time():
+        with metrics.CLAIM_SECONDS.time():
             lease = self._claim(SandboxSpec(hash_seed, shape or self.shape))
         try:
             yield lease.sandbox
@@ -92,7 +91,7 @@ class Pool:
         Raises SandboxError if none can be started.
         """
         kind = SandboxSpec(0, shape or self.shape)
-        with sandbox_metrics.CLAIM_SECONDS.time():
+        with metrics.CLAIM_SECONDS.time():
             kept = None
             if single_use or not fresh:
                 kept = self._resident(user, kind, single_use, suits)
@@ -256,10 +255,10 @@ class Pool:
 
     def _new(self, kind: SandboxSpec) -> Lease:
         before = time.monotonic()
-        with sandbox_metrics.START_FAILURES.count_exceptions():
+        with metrics.START_FAILURES.count_exceptions():
             sandbox = self._runner.start(hash_seed=kind.hash_seed, shape=kind.shape)
         lease = Lease(sandbox, kind, time.monotonic())
-        sandbox_metrics.START_SECONDS.observe(lease.born - before)
+        metrics.START_SECONDS.observe(lease.born - before)
         with self._changed:
             self.counts.started += 1
         return lease

@@ -18,7 +18,7 @@ from workers.sandbox.image import default_image
 from workers.sandbox.ownership import LABEL
 from workers.sandbox.proxy_requests import READ_BYTES, Request, RequestDenied, read_head
 from workers.sandbox.proxy_template import from_template
-from workers.typecheck.image import typecheck_image_name
+from workers.sandbox.type_checker_image import typecheck_image_name
 
 # Maximum size of a response from the engine, in bytes, and the response timeout, in seconds.
 ANSWER_BYTES = 32 * 1024 * 1024

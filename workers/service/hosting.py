@@ -20,8 +20,7 @@ from django.utils import timezone
 from memory.kernel.work import hosts, leases
 from memory.kernel.work.hints import HINT_SECONDS, redis_client
 from memory.privacy import user_erasure
-from workers.metrics import sandbox_metrics
-from workers.sandbox import runner
+from workers.sandbox import metrics, runner
 
 logger = structlog.get_logger(__name__)
 
@@ -111,7 +110,7 @@ class Host:
         elif self._problem and not problem:
             logger.info("sandbox_host_works_again", host=self.name)
         self._problem = problem
-        sandbox_metrics.USABLE.set(self.usable)
+        metrics.USABLE.set(self.usable)
         hosts.beat(
             self.name,
             started_at=self._started_at,

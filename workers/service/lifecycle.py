@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from memory.kernel.work import leases
 from memory.operations import alarms
-from workers.metrics import sandbox_metrics
+from workers.metrics import sandbox_pools
 from workers.metrics.serving import serve_metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
@@ -36,7 +36,7 @@ def begin(sender: Any, **kwargs: Any) -> None:
                 "runtime": settings.UAC_SANDBOX_RUNTIME or "default",
                 "image": settings.UAC_SANDBOX_IMAGE or default_image(),
             }
-            sandbox_metrics.register(REGISTRY, runner.pools, about)
+            sandbox_pools.register(REGISTRY, runner.pools, about)
     else:
         serve_metrics()
     if set(sender.app.amqp.queues.consume_from) == {"default"}:
