@@ -104,6 +104,9 @@ TEMPLATES = [
     },
 ]
 
+# Content rather than code: constraints to start from, which are read as text.
+CONSTRAINT_LIBRARY = BASE_DIR / "uac_site" / "constraint_library"
+
 # -- Database ----------------------------------------------------------------------------------
 # The server runs as a role that owns no tables; migrations run with the owner's DATABASE_URL.
 DATABASES = {}

@@ -1,15 +1,15 @@
 """The library of ready-made constraints, which the server reads as text and never imports.
 
-In the folder `library`, each constraint is in `<name>.py`, and its tests are in `test_<name>.py`.
+In the folder that the setting CONSTRAINT_LIBRARY names, each constraint is in `<name>.py`, and its
+tests are in `test_<name>.py`.
 """
 
 import ast
 from dataclasses import dataclass
-from pathlib import Path
+
+from django.conf import settings
 
 from memory.kernel.texts import parse_python
-
-FOLDER = Path(__file__).with_name("library")
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,16 @@ class LibraryConstraint:
 
 def names() -> list[str]:
     """Return the names of all constraints in the library, sorted."""
-    return sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py"))
+    paths = settings.CONSTRAINT_LIBRARY.glob("test_*.py")
+    return sorted(path.stem.removeprefix("test_") for path in paths)
 
 
 def read(name: str) -> LibraryConstraint:
     """Return the constraint with this name. Raises KeyError if there is none."""
     if name not in names():
         raise KeyError(name)
+    folder = settings.CONSTRAINT_LIBRARY
     source, tests = (
-        (FOLDER / file).read_text(encoding="utf-8") for file in (f"{name}.py", f"test_{name}.py")
+        (folder / file).read_text(encoding="utf-8") for file in (f"{name}.py", f"test_{name}.py")
     )
     return LibraryConstraint(name, source, tests)

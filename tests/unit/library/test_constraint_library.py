@@ -11,13 +11,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from django.conf import settings
 
 import sandbox_image.uac
 import sandbox_image.uac.testing
 from memory.constraints import constraint_library
 from memory.project.shapes import needs_of
 
-FOLDER = constraint_library.FOLDER
+FOLDER = settings.CONSTRAINT_LIBRARY
 DOCUMENT = Path(__file__).parents[3] / "docs" / "constraint-library.md"
 NAMES = constraint_library.names()
 
