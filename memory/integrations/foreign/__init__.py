@@ -3,7 +3,7 @@
 A sandbox executes the project (`in_sandbox.py`) and returns a graph of its objects. The foreign
 code could have forged this graph, so nothing in it is trusted. The output consists of edits, the
 exact records, and a report of everything the import changes, such as a name that isn't allowed or a
-set that is converted to a list.
+dictionary that is converted to an object. A value of another kind refuses the import.
 
     layout(files)                           # which modules hold state, and for which domain
     reading_code(files, modules)            # the query that executes them in a sandbox
@@ -13,7 +13,7 @@ set that is converted to a list.
 
 Where each object is placed:
 
-- a module-level list or dictionary of objects of one class becomes a collection of the same name;
+- a module-level list of objects of one class becomes a collection of the same name;
 - an object with a module-level name becomes a singleton or, if it is in a collection, keeps the
   name as its key there;
 - the classes of these objects become record classes, and other occurrences of the objects become

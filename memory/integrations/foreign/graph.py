@@ -11,12 +11,12 @@ from memory.project.errors import EditError
 from memory.project.names import MAX_LENGTH, camel, check_key, field_name_for, singular
 from memory.project.values import PartialDate, Ref, Value
 
-# A dictionary with at most this many keys becomes an object with those keys as its fields.
+# Maximum number of keys of a dictionary, which becomes an object with those keys as its fields.
 MAX_FIELDS = 60
 # Maximum number of digits in an integer field.
 MAX_DIGITS = 300
 # Maximum number of distinct key sets among the dictionaries found in the same place, such as a
-# field; once it is reached, dictionaries with other keys become lists of entries.
+# field.
 MAX_SHAPES = 8
 MAX_NOTES = 500
 
@@ -73,16 +73,12 @@ class ForeignObject:
 
 @dataclass(frozen=True)
 class ModuleValue:
-    """A module-level name and its value.
-
-    If the value was a dictionary of objects, `keys` holds its keys.
-    """
+    """A module-level name and its value."""
 
     module: str
     name: str
     node: Node
     annotation: str = ""
-    keys: tuple[str, ...] = ()
 
 
 @dataclass
@@ -196,23 +192,9 @@ class _Decoder:
         )
 
     def _holding(self, path: str, name: str, value: Any, annotation: str) -> ModuleValue | None:
-        if isinstance(value, list) and value[0] == "opaque":
-            self.notes.add("left_out", name, f"a {_string(value[1][0])} is not data")
+        if isinstance(value, list) and value[0] == "other":
+            self.notes.add("left_out", name, f"a {_string(value[1])} is not data")
             return None
-        if isinstance(value, list) and value[0] == "dict" and len(value[1]) > 0:
-            keys = [key for key, _ in value[1]]
-            nodes = [item for _, item in value[1]]
-            objects = all(isinstance(item, list) and item[0] == "object" for item in nodes)
-            distinct = len({str(item) for item in nodes}) == len(nodes)
-            if objects and distinct and all(isinstance(key, str) and is_key(key) for key in keys):
-                items: list[Node] = [self.node(item, name) for item in nodes]
-                numbers = [item.number for item in items if isinstance(item, Pointer)]
-                classes = {str(self.data["objects"][number][0]) for number in numbers}
-                if len(classes) == 1:
-                    self.notes.add(
-                        "converted", name, "dict to collection: its keys become the records' keys"
-                    )
-                    return ModuleValue(path, name, items, annotation, tuple(keys))
         return ModuleValue(path, name, self.node(value, name), annotation)
 
     def node(self, value: Any, path: str) -> Node:
@@ -228,25 +210,18 @@ class _Decoder:
                 return Member(_index(number, self.data["enums"]), _string(name))
             case "list":
                 return [self.node(item, path) for item in content]
-            case "tuple" | "set" | "range":
-                ordered = ", in sorted order" if kind == "set" else ""
-                self.notes.add("converted", path, f"{kind} to list{ordered}")
-                return [self.node(item, path) for item in content]
             case "dict":
                 return self._dictionary(content, path)
             case "int":
-                return self._integer(_string(content), path)
+                if len(_string(content)) > MAX_DIGITS:
+                    raise unsupported(path, f"an integer of more than {MAX_DIGITS} digits")
+                return int(content)
             case "decimal":
                 return Decimal(_string(content))
             case "date":
                 return datetime.date.fromisoformat(content)
             case "datetime":
                 return datetime.datetime.fromisoformat(content)
-            case "zoned":
-                text, zone = content
-                message = f"datetime in {_string(zone)} to a datetime with a UTC offset"
-                self.notes.add("converted", path, message)
-                return datetime.datetime.fromisoformat(text)
             case "time":
                 return datetime.time.fromisoformat(content)
             case "partial_date":
@@ -254,52 +229,41 @@ class _Decoder:
             case "ref":
                 class_name, key = content
                 return Ref(_string(class_name), _string(key))
-            case "opaque" | "text":
-                class_name, text = content
-                self.notes.add("converted", path, f"{_string(class_name)} to its text")
-                return _string(text)
+            case "collection" | "other":
+                raise unsupported(path, f"a {_string(content)} that cannot be stored")
         raise ValueError(f"unknown kind of value: {kind!r}")
 
-    def _integer(self, text: str, path: str) -> Node:
-        if len(text) > MAX_DIGITS:
-            self.notes.add("converted", path, "int to its text")
-            return text
-        return int(text)
-
     def _dictionary(self, pairs: Any, path: str) -> Node:
-        """Turn a dictionary into an object with its keys as fields, or into a list of entries."""
+        """Turn a dictionary into an object with its keys as fields; an empty one becomes a list."""
+        if not pairs:
+            self.notes.add("converted", path, "empty dict to an empty list")
+            return []
+        if len(pairs) > MAX_FIELDS:
+            raise unsupported(path, f"a dictionary with more than {MAX_FIELDS} keys")
+        if not all(isinstance(key, str) and _is_field(key) for key, _ in pairs):
+            raise unsupported(path, "a dictionary with keys that are no names")
         name = _class_of_place(path)
-        keys = tuple(key if isinstance(key, str) else None for key, _ in pairs)
-        named = tuple(key for key in keys if key is not None and _is_field(key))
-        shape = (name, tuple(sorted(named)))
-        if 0 < len(named) == len(keys) <= MAX_FIELDS and (
-            shape in self._shapes or self._forms[name] < MAX_SHAPES
-        ):
-            self.notes.add("converted", path, "dict to an object")
-            fields = {key: self.node(item, f"{path}.{key}") for key, item in pairs}
-            return self._object(name, fields)
-        self.notes.add("converted", path, "dict to a list of entries")
-        entries: list[Node] = [
-            self._object(
-                f"{name}Entry",
-                {
-                    "name": self.node(key, f"{path}.name"),
-                    "value": self.node(item, f"{path}.value"),
-                },
-            )
-            for key, item in pairs
-        ]
-        return entries
-
-    def _object(self, name: str, fields: dict[str, Node]) -> Pointer:
+        self.notes.add("converted", path, "dict to an object")
+        fields = {key: self.node(item, f"{path}.{key}") for key, item in pairs}
         shape = (name, tuple(sorted(fields)))
         if shape not in self._shapes:
             self._forms[name] += 1
+            if self._forms[name] > MAX_SHAPES:
+                raise unsupported(path, f"dictionaries with more than {MAX_SHAPES} sets of keys")
             self._shapes[shape] = len(self.classes)
             declared: list[tuple[str, str, list[Node]]] = [(field_, "", []) for field_ in fields]
             self.classes.append(ForeignClass(name, fields=declared, is_made_up=True))
         self._made_up.append(ForeignObject(self._shapes[shape], fields))
         return Pointer(len(self.data["objects"]) + len(self._made_up) - 1)
+
+
+def unsupported(path: str, what: str) -> ForeignError:
+    """Return the refusal of a value that is not converted; the message says what to write."""
+    return ForeignError(
+        "unsupported_value",
+        f"{path} has {what}: write texts, numbers, dates, times with a UTC offset, enums, lists,"
+        " objects of dataclasses, or dictionaries whose keys can name fields",
+    )
 
 
 def _string(value: Any) -> str:

@@ -7,14 +7,13 @@ sequence of identifiers.
 """
 
 import ast
-import base64
 import dataclasses
 import datetime
 import decimal
 import enum
 import importlib
 import inspect
-import json
+import math
 import os
 import random
 import re
@@ -203,11 +202,9 @@ class _Reader:
             return _text(str.__str__(value))
         if isinstance(value, int):
             small = abs(value) <= protocol.MAX_SAFE_INTEGER
-            return int(value) if small else ["int", _digits(value)]
-        if isinstance(value, float):
-            number = float(value)
-            finite = number == number and abs(number) != float("inf")
-            return number if finite else ["text", ["float", repr(number)]]
+            return int(value) if small else ["int", str(int(value))]
+        if isinstance(value, float) and math.isfinite(value):
+            return float(value)
         if isinstance(value, dict):
             return [
                 "dict",
@@ -216,42 +213,34 @@ class _Reader:
                     for key, item in value.items()
                 ],
             ]
-        if isinstance(value, (list, tuple, range)):
-            shape = next(k for k in (list, tuple, range) if isinstance(value, k)).__name__
-            return [shape, [self.value(item, depth + 1) for item in value]]
-        if isinstance(value, (set, frozenset)):
-            items = [self.value(item, depth + 1) for item in value]
-            return ["set", sorted(items, key=lambda item: json.dumps(item, sort_keys=True))]
+        if isinstance(value, list):
+            return ["list", [self.value(item, depth + 1) for item in value]]
+        if isinstance(value, (tuple, set, frozenset, range)):
+            return ["collection", _text(kind.__name__)]
         return self._scalar(value) or self._object(value)
 
     def _scalar(self, value: Any) -> list[Any] | None:
         match value:
-            case datetime.datetime(tzinfo=ZoneInfo(key=zone)):
-                return ["zoned", [value.isoformat(), _text(str(zone))]]
+            case datetime.datetime(tzinfo=ZoneInfo()) | datetime.time(tzinfo=ZoneInfo()):
+                return None
             case datetime.datetime():
                 return ["datetime", value.isoformat()]
             case datetime.date():
                 return ["date", value.isoformat()]
-            case datetime.time(tzinfo=ZoneInfo(key=zone)):
-                return ["opaque", ["time", _text(f"{value.isoformat()} {zone}")]]
             case datetime.time():
                 return ["time", value.isoformat()]
             case decimal.Decimal() if value.is_finite():
                 return ["decimal", str(value)]
-            case decimal.Decimal() | datetime.timedelta():
-                return ["text", [type(value).__name__, str(value)]]
             case PartialDate():
                 return ["partial_date", str(value)]
             case Ref():
                 return ["ref", [_text(value.class_name), _text(value.key)]]
-            case bytes() | bytearray():
-                return ["text", [type(value).__name__, base64.b64encode(value).decode()]]
         return None
 
     def _member(self, value: enum.Enum) -> list[Any]:
         kind = type(value)
         if value.name is None or isinstance(value, enum.Flag):
-            return ["opaque", [kind.__name__, _text(str(value))]]
+            return ["other", _text(kind.__name__)]
         if kind not in self._enum_numbers:
             self._enum_numbers[kind] = len(self.enums)
             members = [[name, self.value(one.value, 1)] for name, one in kind.__members__.items()]
@@ -261,7 +250,7 @@ class _Reader:
     def _object(self, value: Any) -> list[Any]:
         has_fields = dataclasses.is_dataclass(value) or hasattr(value, "__dict__")
         if not (has_fields and _is_foreign_class(type(value))):
-            return ["opaque", [type(value).__name__, _printed(value)]]
+            return ["other", _text(type(value).__name__)]
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self.objects)
             self._pending.append((len(self.objects), value))
@@ -387,17 +376,3 @@ def _text(text: str) -> str:
             " characters"
         )
     return text
-
-
-def _digits(value: int) -> str:
-    try:
-        return str(int(value))
-    except ValueError:
-        raise ResultLimitError("an integer is too long to print") from None
-
-
-def _printed(value: object) -> str:
-    try:
-        return protocol.storable(str(value))[:2000]
-    except Exception:
-        return ""

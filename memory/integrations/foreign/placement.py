@@ -99,13 +99,11 @@ class Placement:
                 continue
             domain = self.domains[holding.module]
             name = self._holder(domain, holding.name)
-            keys = self._keys(name, numbers, holding.keys, bound)
+            keys = self._keys(name, numbers, bound)
             self._settle_all(domain, name, numbers, keys)
         return rest
 
-    def _keys(
-        self, name: str, numbers: list[int], given: Sequence[str], bound: dict[int, str]
-    ) -> list[str]:
+    def _keys(self, name: str, numbers: list[int], bound: dict[int, str]) -> list[str]:
         """Return a unique key for each object in a collection."""
         objects = [self.graph.objects[number] for number in numbers]
         own = [one.key for one in objects]
@@ -119,8 +117,6 @@ class Placement:
                     " give each a unique key",
                 )
             return keys
-        if given:
-            return list(given)
         class_name = snake(self.graph.classes[objects[0].class_number].name) or "item"
         ids = [one.fields.get("id") for one in objects]
         plain = [i for i in ids if type(i) is int or (isinstance(i, str) and is_key(i))]
@@ -195,7 +191,7 @@ class Placement:
                         overflow[where] = (self._holder(domain, name, note=False), [])
                     overflow[where][1].append(number)
         for (domain, _), (name, numbers) in overflow.items():
-            self._settle_all(domain, name, numbers, self._keys(name, numbers, (), {}))
+            self._settle_all(domain, name, numbers, self._keys(name, numbers, {}))
 
     def _gather_variables(self) -> None:
         """Combine each domain's non-record module-level values into one record."""

@@ -5,7 +5,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 
-from memory.integrations.foreign.graph import ForeignError, Graph, Member, Node, Pointer
+from memory.integrations.foreign.graph import (
+    ForeignError,
+    Graph,
+    Member,
+    Node,
+    Pointer,
+    unsupported,
+)
 from memory.integrations.foreign.placement import Placement
 from memory.integrations.foreign.plans import PlacedRecord, Plan
 from memory.project.edits import AddField, DefineClass, Edit, FieldSpec
@@ -345,20 +352,15 @@ class _Translation:
         return FieldSpec(name, format_type(type_))
 
     def _enum_members(self, number: int, name: str) -> Iterator[tuple[str, str | int]]:
-        """Yield an enum's members with their values or, if any value is invalid, their names."""
+        """Yield an enum's members with their values, which must be distinct texts or integers."""
         _, members = self.graph.enums[number]
-        values = [value for _, value in members]
-        plain = all(type(value) in (str, int) for value in values)
-        distinct = len({(type(value), str(value)) for value in values}) == len(values)
-        if not plain or not distinct:
-            self.graph.notes.add(
-                "converted", name, "values of the enum to the names of its members"
-            )
+        if len({(type(value), value) for _, value in members if type(value) in (str, int)}) < len(
+            members
+        ):
+            raise unsupported(name, "enum members whose values are not distinct texts or integers")
         for label, value in members:
-            if plain and distinct and isinstance(value, str | int):
-                yield self._member_name(number, label), value
-            else:
-                yield self._member_name(number, label), label
+            assert isinstance(value, str | int)
+            yield self._member_name(number, label), value
 
     def _member_name(self, number: int, label: str) -> str:
         new_name = label

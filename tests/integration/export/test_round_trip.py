@@ -23,7 +23,7 @@ from memory.project import render
 from memory.recall import retrieval
 from memory.versions.models.runs import Run, RunTrigger
 from tests.integration.export.conftest import assert_green, record, run_python
-from tests.integration.imports.test_imports import PAPER
+from tests.integration.imports.prototype import PROTOTYPE, RUN
 from tests.steps import settle_records
 from tests.unit.project.examples import rich_project
 from tests.unit.project.support import trips_project
@@ -144,20 +144,31 @@ def test_a_large_project_comes_back_byte_for_byte(user: MemoryUser, eve: MemoryU
     assert eve.locations.filter(retired_version=None).count() == 2_000
 
 
-def test_foreign_constraints_run_against_the_export(user: MemoryUser, tmp_path: Path) -> None:
-    # Given an imported project, whose own constraints were left out,
-    take(user, PAPER)
+def test_prototype_loads_unmodified_and_gives_its_four_critical_alerts(
+    user: MemoryUser, tmp_path: Path
+) -> None:
+    # Given a project in the form of the paper's prototype, which is imported unmodified,
+    run = take(user, PROTOTYPE)
+    assert run.output is not None
+    notes = run.output["import"]["notes"]
+    left_out = {"constraints/drugs.py", "constraints/journeys.py", "constraints/payments.py"}
+    assert {(note["kind"], note["place"]) for note in notes} == {("left_out", p) for p in left_out}
     # when it is exported,
     unpack(zip_of(user), tmp_path)
     assert_green(tmp_path)
-    # then they run there unmodified, and find what they found on the files that were imported.
+    # then its constraints run there unmodified, and find what they found on the imported files.
     (tmp_path / "constraints").mkdir()
-    (tmp_path / "constraints/passport.py").write_text(PAPER["constraints/passport.py"])
-    code = "import json; from constraints import passport; print(json.dumps(passport.check('.')))"
-    done = run_python(tmp_path, "-c", code)
+    for path in left_out:
+        (tmp_path / path).write_text(PROTOTYPE[path])
+    done = run_python(tmp_path, "-c", RUN)
     assert done.returncode == 0, done.stderr
-    found = [{"severity": "high", "type": "passport-Tokyo", "message": "Tokyo"}]
-    assert json.loads(done.stdout) == found
+    alerts = json.loads(done.stdout)
+    assert [(one["severity"], one["source"], one["message"]) for one in alerts] == [
+        ("critical", "drugs", "Bactrim"),
+        ("critical", "journeys", "P-7 expires before the return from Lisbon"),
+        ("critical", "journeys", "P-7 expires before the return from Oslo"),
+        ("critical", "payments", "Landlord"),
+    ]
 
 
 def test_project_edited_by_hand_is_executed(lived: MemoryUser, eve: MemoryUser) -> None:
