@@ -259,7 +259,6 @@ SPECTACULAR_SETTINGS = {
         "CorpusEnum": [(name, name) for name in ("facts", "archive")],
         "EntryStatusEnum": [(name, name) for name in ("current", "replaced", "retired")],
         "ByEnum": "memory.log.models.entries.By",
-        "CompleteByEnum": "memory.recall.api.completing.CHOICES",
         "EntryKindEnum": "memory.log.models.entries.EntryKind",
         "TextEntryKindEnum": "memory.log.api.entry_serializers.TEXT_KINDS",
         "RecordEntryKindEnum": "memory.log.api.entry_serializers.RECORD_KINDS",

@@ -5,7 +5,7 @@ import structlog
 from memory.project.errors import RunError
 from memory.versions import checkpoints, computed_states, past_states, runs
 from memory.versions.models.runs import Run, RunKind, RunOutcome
-from workers.authoring import answering, completing
+from workers.authoring import answering
 from workers.commits import imports, proposals
 from workers.execution import constraints, outlook, queries
 
@@ -16,7 +16,6 @@ EXECUTORS = {
     RunKind.CONSTRAINT: constraints.try_one,
     RunKind.QUERY: queries.execute,
     RunKind.ASK: answering.execute,
-    RunKind.FOLLOW_UP: completing.execute,
     RunKind.PROPOSAL: proposals.execute,
     RunKind.IMPORT: imports.execute,
     RunKind.OUTLOOK: outlook.execute,

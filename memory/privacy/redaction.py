@@ -29,7 +29,7 @@ from memory.versions.redactions import _not_named
 # The reason stored in redacted entries' outcomes.
 REASON = "redacted"
 # Kinds of runs whose input was written by somebody who may have read any of the entries.
-AUTHORED = (RunKind.ASK, RunKind.FOLLOW_UP, RunKind.PROPOSAL, RunKind.IMPORT)
+AUTHORED = (RunKind.ASK, RunKind.PROPOSAL, RunKind.IMPORT)
 
 
 class RedactionRefused(ValueError):

@@ -6,7 +6,7 @@ The model never writes the answer itself; the answer is the value computed by th
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
@@ -44,19 +44,10 @@ QUERY_SECONDS = 60.0
 
 
 def execute(run: Run) -> None:
-    """Have a language model answer the run's question, and store the result."""
-    store(run, _Session(run).work)
-
-
-def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
-    """Call `work` and store its output in the run or, if it fails, the reason.
-
-    `work` raises NotSettled if the model gives no usable output, and LanguageModelError if a call
-    to the model fails.
-    """
+    """Have a language model answer the run's question; store the answer, or why there is none."""
     started = time.monotonic()
     try:
-        output = work()
+        output = _Session(run).work()
     except NotSettled as failure:
         result = _failed("not_answered", failure.call or failure, infrastructure=False)
     except LanguageModelError as failure:

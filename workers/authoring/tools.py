@@ -139,16 +139,6 @@ def checked_problem(call: ToolCall) -> str:
     return misfit({**call.arguments, "edits": []}, tool.parameters)
 
 
-COMPLETE_TOOLS = (
-    Tool(
-        "complete",
-        "Rewrite the question so that it can be understood without the earlier turns.",
-        object_schema(
-            {"question": text_schema("One sentence, in the language of the question.")}, "question"
-        ),
-    ),
-)
-
 ANSWER_TOOLS = (
     _OPEN_DOMAIN,
     Tool(

@@ -2139,24 +2139,6 @@ export interface components {
             /** @description For each change: its day or time, opens, changes or resolves, and the severity. */
             changes: (string | null)[][];
         };
-        /**
-         * @description * `words` - words of the turns, without a model
-         *     * `model` - the workspace's language model
-         * @enum {string}
-         */
-        CompleteByEnum: "words" | "model";
-        /** @description The way in which a follow-up question was completed. */
-        Completion: {
-            /**
-             * @description Null if the question was used unchanged.
-             *
-             *     * `words` - words of the turns, without a model
-             *     * `model` - the workspace's language model
-             */
-            by: components["schemas"]["CompleteByEnum"] | null;
-            /** @description Why the language model did not complete the question even though the request asked it to; otherwise null. */
-            problem: string | null;
-        };
         /** @description A constraint in the user's project, or a workspace constraint. */
         Constraint: {
             name: string;
@@ -2260,9 +2242,8 @@ export interface components {
             tokens: number;
             /** @description The number of characters at the beginning of `text` that do not depend on the query, so that a provider can keep them in its prompt cache. */
             stable_characters: number;
-            /** @description The question as completed from `messages`; null if it was complete and is used unchanged. */
+            /** @description The question as completed with words of `messages`, which have less weight than its own; null if it is used unchanged. */
             taken_as: string | null;
-            completion: components["schemas"]["Completion"];
             /** @description The period that the question names relative to today (`yesterday`, `la semana pasada`), which is searched for as if it had been written as dates; null if there is none. */
             dates: components["schemas"]["QuestionDates"] | null;
             parts: components["schemas"]["Part"][];
@@ -2280,13 +2261,6 @@ export interface components {
             query?: string;
             /** @description The conversation before the question, oldest first, without the question itself. It gives context to a question such as "And in May?" or "When was she there?". At most 50 messages, whose contents have at most 65536 bytes in total. */
             messages?: components["schemas"]["TurnRequest"][];
-            /**
-             * @description How a question that depends on `messages` is completed. Words of the newest turns are added to a short question, with less weight than its own. The language model restates the question in full, which takes time (at most `?wait=` seconds, 10 by default) and costs tokens; if the model fails, words complete the question, and `completion` says why the model failed.
-             *
-             *     * `words` - words of the turns, without a model
-             *     * `model` - the workspace's language model
-             */
-            complete_by?: components["schemas"]["CompleteByEnum"];
             /** @description The maximum size of the context in tokens, which are estimated from the scripts of the texts. Default: 2000. */
             tokens?: number;
             /**
@@ -2784,9 +2758,8 @@ export interface components {
             hits: components["schemas"]["Hit"][];
             /** @description The terms that were searched for: the query without stop words. */
             terms: string[];
-            /** @description The question as completed from `messages`; null if it was complete and is used unchanged. */
+            /** @description The question as completed with words of `messages`, which have less weight than its own; null if it is used unchanged. */
             taken_as: string | null;
-            completion: components["schemas"]["Completion"];
             /** @description The period that the question names relative to today (`yesterday`, `la semana pasada`), which is searched for as if it had been written as dates; null if there is none. */
             dates: components["schemas"]["QuestionDates"] | null;
             /** @description Corpus → number of entries searched. */
@@ -3701,13 +3674,12 @@ export interface components {
          *     * `constraint` - trial of one constraint
          *     * `query` - query
          *     * `ask` - question
-         *     * `follow_up` - follow-up question
          *     * `proposal` - proposal
          *     * `import` - import
          *     * `outlook` - outlook of alerts
          * @enum {string}
          */
-        RunKindEnum: "constraints" | "constraint" | "query" | "ask" | "follow_up" | "proposal" | "import" | "outlook";
+        RunKindEnum: "constraints" | "constraint" | "query" | "ask" | "proposal" | "import" | "outlook";
         /**
          * @description * `ok` - ok
          *     * `rejected` - rejected by the gate
@@ -3782,13 +3754,6 @@ export interface components {
             query: string;
             /** @description The conversation before the question, oldest first, without the question itself. It gives context to a question such as "And in May?" or "When was she there?". At most 50 messages, whose contents have at most 65536 bytes in total. */
             messages?: components["schemas"]["TurnRequest"][];
-            /**
-             * @description How a question that depends on `messages` is completed. Words of the newest turns are added to a short question, with less weight than its own. The language model restates the question in full, which takes time (at most `?wait=` seconds, 10 by default) and costs tokens; if the model fails, words complete the question, and `completion` says why the model failed.
-             *
-             *     * `words` - words of the turns, without a model
-             *     * `model` - the workspace's language model
-             */
-            complete_by?: components["schemas"]["CompleteByEnum"];
             /** @description Maximum number of hits. Default: 10. */
             top_k?: number;
             /** @description The maximum total number of words in the hits' texts. A hit that does not fit is skipped in favour of later hits that do. Combine `words` with a large `top_k`. */
@@ -4527,8 +4492,6 @@ export type CheckpointDetail = components['schemas']['CheckpointDetail'];
 export type CollectionRead = components['schemas']['CollectionRead'];
 export type CollectionSize = components['schemas']['CollectionSize'];
 export type ComingAlert = components['schemas']['ComingAlert'];
-export type CompleteByEnum = components['schemas']['CompleteByEnum'];
-export type Completion = components['schemas']['Completion'];
 export type Constraint = components['schemas']['Constraint'];
 export type ConstraintCoverage = components['schemas']['ConstraintCoverage'];
 export type ConstraintDetail = components['schemas']['ConstraintDetail'];
@@ -6081,10 +6044,7 @@ export interface operations {
     };
     users_context_create: {
         parameters: {
-            query?: {
-                /** @description Seconds to wait for the language model to complete the question. */
-                wait?: number;
-            };
+            query?: never;
             header?: never;
             path: {
                 /** @example ada */
@@ -6595,12 +6555,11 @@ export interface operations {
                  *     * `constraint` - trial of one constraint
                  *     * `query` - query
                  *     * `ask` - question
-                 *     * `follow_up` - follow-up question
                  *     * `proposal` - proposal
                  *     * `import` - import
                  *     * `outlook` - outlook of alerts
                  */
-                kind?: "ask" | "constraint" | "constraints" | "follow_up" | "import" | "outlook" | "proposal" | "query";
+                kind?: "ask" | "constraint" | "constraints" | "import" | "outlook" | "proposal" | "query";
                 /**
                  * @description * `ok` - ok
                  *     * `rejected` - rejected by the gate
@@ -6649,10 +6608,7 @@ export interface operations {
     };
     users_search_create: {
         parameters: {
-            query?: {
-                /** @description Seconds to wait for the language model to complete the question. */
-                wait?: number;
-            };
+            query?: never;
             header?: never;
             path: {
                 /** @example ada */

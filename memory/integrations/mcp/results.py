@@ -98,11 +98,11 @@ def text_of(answer: Json) -> str:
         for part in answer.get("parts", ())
         if part["left_out"]
     )
-    problems = [(answer.get(part) or {}).get("problem") for part in ("completion", "meaning")]
+    problem = (answer.get("meaning") or {}).get("problem")
     ignored = ", ".join(answer.get("ignored_arguments", ()))
     notes = (
         f"(Lines left out because of the size limit: {left_out}.)" if left_out else "",
-        *(f"(Search: {problem})" for problem in problems if problem),
+        f"(Search: {problem})" if problem else "",
         f"(Ignored arguments: {ignored}.)" if ignored else "",
     )
     return "\n\n".join(filter(None, [answer["text"], *notes]))

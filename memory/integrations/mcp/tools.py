@@ -171,15 +171,6 @@ MESSAGES: dict[str, Schema] = {
         ' "When was she there?"',
     }
 }
-FOLLOW_UP: dict[str, Schema] = {
-    **MESSAGES,
-    "complete_by": _text(
-        "How a question that depends on `messages` is completed. words (default): by words of"
-        " the turns, without a model. model: by the server's language model, which understands more"
-        " but takes seconds and costs tokens.",
-        enum=["words", "model"],
-    ),
-}
 ENTRY: Schema = object_schema(
     {
         "kind": _text(
@@ -456,7 +447,7 @@ _ALL = (
         {
             **USER,
             "query": _text("The user's last message, or the topic."),
-            **FOLLOW_UP,
+            **MESSAGES,
             "tokens": _number("Maximum size of the block in tokens; default: 2000.", minimum=1),
             "as_of": AS_OF,
         },
@@ -526,7 +517,7 @@ _ALL = (
         {
             **USER,
             "query": _text("A question, or search terms."),
-            **FOLLOW_UP,
+            **MESSAGES,
             "top_k": _number("Maximum number of hits; default: 10.", minimum=1, maximum=1000),
             "words": _number(
                 "Maximum number of words in the texts of all hits together.", minimum=1

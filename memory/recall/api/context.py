@@ -12,9 +12,6 @@ from memory.recall import context
 from memory.recall.api.completing import (
     DATES,
     TAKEN_AS,
-    WAIT,
-    CompleteByField,
-    CompletionSerializer,
     QuestionDatesSerializer,
     complete_question,
 )
@@ -38,7 +35,6 @@ class ContextRequestSerializer(StrictSerializer):
         " and the open alerts only.",
     )
     messages = TurnsField()
-    complete_by = CompleteByField()
     tokens = serializers.IntegerField(
         default=2000,
         min_value=1,
@@ -78,7 +74,6 @@ class ContextSerializer(serializers.Serializer[context.Context]):
     taken_as = serializers.CharField(
         source="question.taken_as", allow_null=True, help_text=TAKEN_AS
     )
-    completion = CompletionSerializer(source="question")
     dates = QuestionDatesSerializer(source="question.dates", allow_null=True, help_text=DATES)
     parts = PartSerializer(many=True)
     entries = numbers("The numbers of all cited entries.")
@@ -99,14 +94,12 @@ class Context(UserScopedView):
     costly = ("post",)
     reads_only = True
 
-    @operations.read(
-        request=ContextRequestSerializer, responses=ContextSerializer, parameters=[WAIT]
-    )
+    @operations.read(request=ContextRequestSerializer, responses=ContextSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Return the manifest, the open alerts, and the records, facts and messages relevant to the
         query, within a token budget; each line cites its entries."""
         data = validated(ContextRequestSerializer, request.data)
-        question = complete_question(request, self.memory_user(ASKED), data)
+        question = complete_question(self.memory_user(ASKED), data)
         snapshot = read_state(self.memory_user(), data)
         result = context.compose(snapshot, question, data["tokens"])
         return Response(ContextSerializer(result).data)

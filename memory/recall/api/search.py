@@ -17,9 +17,6 @@ from memory.log.models.entries import EntryKind, LogEntry
 from memory.recall.api.completing import (
     DATES,
     TAKEN_AS,
-    WAIT,
-    CompleteByField,
-    CompletionSerializer,
     QuestionDatesSerializer,
     complete_question,
 )
@@ -91,7 +88,6 @@ class SearchSerializer(StrictSerializer):
 
     query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or search terms.")
     messages = TurnsField()
-    complete_by = CompleteByField()
     top_k = serializers.IntegerField(
         default=10, min_value=1, max_value=MAX_TOP_K, help_text="Maximum number of hits."
     )
@@ -265,7 +261,6 @@ class FoundSerializer(serializers.Serializer[Any]):
     hits = HitSerializer(many=True)
     terms = strings("The terms that were searched for: the query without stop words.")
     taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
-    completion = CompletionSerializer()
     dates = QuestionDatesSerializer(allow_null=True, help_text=DATES)
     searched = serializers.DictField(
         child=serializers.IntegerField(), help_text="Corpus → number of entries searched."
@@ -280,7 +275,7 @@ class Search(UserScopedView):
     costly = ("post",)
     reads_only = True
 
-    @operations.read(request=SearchSerializer, responses=FoundSerializer, parameters=[WAIT])
+    @operations.read(request=SearchSerializer, responses=FoundSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Return the entries that best match a query; ties are broken newest first.
 
@@ -292,7 +287,7 @@ class Search(UserScopedView):
         snapshot = read_state_as_of(user, data["as_of"], "as_of") if "as_of" in data else None
         results = find(
             user,
-            complete_question(request, user, data),
+            complete_question(user, data),
             corpora=[CorpusName(name) for name in data["in"]],
             top_k=data["top_k"],
             words=data.get("words"),
@@ -307,7 +302,6 @@ class Search(UserScopedView):
             "hits": results.hits,
             "terms": results.terms,
             "taken_as": results.question.taken_as,
-            "completion": results.question,
             "dates": results.question.dates,
             "searched": results.searched,
             "meaning": results.meaning,

@@ -20,7 +20,7 @@ from memory.recall.search.candidates import (
 from memory.recall.search.comparison import Comparison, describe_meaning, embed_question
 from memory.recall.search.documents import NUMBERS, CorpusName
 from memory.recall.search.excerpts import excerpt_of, read_passage
-from memory.recall.search.followups import COMPLETED, Question
+from memory.recall.search.followups import Question
 from memory.recall.search.ranking import Corpus, Ranking, fuse, prefer_own, rank
 from memory.recall.search.results import Explanation, Found, Hit, Term
 from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
@@ -113,9 +113,7 @@ def _read_terms(question: Question) -> _Terms:
         identities=[identity(term) for term in query_terms],
         weights={identity(term): weights[term] for term in query_terms},
         # A person named only in earlier turns does not count.
-        names=[
-            identity(SPEAKER_PREFIX + term) for term in query_terms if weights[term] >= COMPLETED
-        ],
+        names=[identity(SPEAKER_PREFIX + term) for term in query_terms if weights[term] == 1],
     )
 
 

@@ -2,8 +2,7 @@
 
 No grammar of any language is used here: the fewer words a question has of its own, the more the
 words of the turns before it count. They always count for less than the question's own, so a
-complete question finds what it would find alone. A language model completes a question only if a
-request asks for it (`memory.recall.api.completing`).
+complete question finds what it would find alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,15 +14,11 @@ from memory.recall.search.question_dates import QuestionDates
 from memory.recall.search.words import terms, terms_by_language, terms_of_names, written_words
 
 USER, ASSISTANT = "user", "assistant"
-# Ways to complete a question: with words from earlier turns, or by a language model.
-WORDS, MODEL = "words", "model"
 # Only the last MAX_CHARACTERS characters of each of the newest MAX_TURNS turns are read.
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
-# A question longer than MAX_QUESTION characters is considered complete. A question that was
-# completed by a model may have up to MAX_COMPLETED characters.
+# A question longer than MAX_QUESTION characters is considered complete.
 MAX_QUESTION = 400
-MAX_COMPLETED = 2 * MAX_QUESTION
 # A question with more terms of its own is considered complete.
 MAX_OWN_TERMS = 3
 # Words are taken from this many exchanges: the last words of each turn, and this many in all.
@@ -36,8 +31,6 @@ MAX_TAKEN = 16
 OWN, OTHERS = 0.4, 0.3
 PER_TERM = 0.35
 FURTHER = 0.8
-# The weight of a language model's words.
-COMPLETED = 0.8
 # The weight of the stems that a name has in other languages.
 INFLECTED = 0.5
 # The weight of the terms of a relative date.
@@ -56,30 +49,18 @@ class Turn:
 class Question:
     """A question and its completion.
 
-    `taken` maps words borrowed from earlier turns to their weights; `sentence` is a language
-    model's version of the question. `problem` says why a requested completion failed. `dates` are
-    those that the question names relative to now.
+    `taken` maps words borrowed from earlier turns to their weights; `dates` are those that the
+    question names relative to now.
     """
 
     text: str
     taken: Mapping[str, float] = field(default_factory=dict)
-    sentence: str = ""
-    problem: str | None = None
     dates: QuestionDates | None = None
 
     @property
     def taken_as(self) -> str | None:
         """The completed question, or None if the question was left unchanged."""
-        if self.sentence:
-            return self.sentence
         return " ".join([self.text, *self.taken]) if self.taken else None
-
-    @property
-    def completed_by(self) -> str | None:
-        """The method that completed the question, or None if it was left unchanged."""
-        if self.sentence:
-            return MODEL
-        return WORDS if self.taken else None
 
     @property
     def meant(self) -> str:
@@ -90,8 +71,7 @@ class Question:
         """Return each term's weight, the question's own terms first."""
         own_terms, other_terms = terms_by_language(self.text)
         weights = dict.fromkeys([*own_terms, *other_terms], 1.0)
-        added = {self.sentence: COMPLETED} if self.sentence else self.taken
-        for words, weight in added.items():
+        for words, weight in self.taken.items():
             for term in chain(*terms_by_language(words)):
                 weights.setdefault(term, weight)
         for term in terms_of_names(self.text):
@@ -107,7 +87,7 @@ def complete(question: str, turns: Sequence[Turn] = ()) -> Question:
     The words have less weight than the question's own.
     """
     own_terms = set(terms(question))
-    if not may_depend(question, turns) or len(own_terms) > MAX_OWN_TERMS:
+    if not 0 < len(question.strip()) <= MAX_QUESTION or len(own_terms) > MAX_OWN_TERMS:
         return Question(question)
     seen, taken = set(own_terms), dict[str, float]()
     factor = PER_TERM ** max(len(own_terms) - 1, 0)
@@ -121,11 +101,6 @@ def complete(question: str, turns: Sequence[Turn] = ()) -> Question:
         factor *= FURTHER
     heaviest = sorted(taken.items(), key=lambda one: -one[1])[:MAX_TAKEN]
     return Question(question, dict(heaviest))
-
-
-def may_depend(question: str, turns: Sequence[Turn]) -> bool:
-    """Return whether there are turns that a question of this length may depend on."""
-    return bool(shortened(turns) and question.strip()) and len(question) <= MAX_QUESTION
 
 
 def shortened(turns: Sequence[Turn]) -> list[Turn]:

@@ -87,8 +87,6 @@ def show_result(run: Run) -> SafeString | str:
         return _show_trial(run, output)
     if run.kind == RunKind.QUERY:
         return _value(run, output)
-    if run.kind == RunKind.FOLLOW_UP:
-        return inline(output["question"])
     if run.kind == RunKind.ASK:
         return _answer(run, output)
     accepted, verdict = output.get("version"), output.get("verdict") or {}

@@ -19,14 +19,13 @@ class RunKind(models.TextChoices):
     CONSTRAINT = "constraint", "trial of one constraint"
     QUERY = "query", "query"
     ASK = "ask", "question"
-    FOLLOW_UP = "follow_up", "follow-up question"
     PROPOSAL = "proposal", "proposal"
     IMPORT = "import", "import"
     OUTLOOK = "outlook", "outlook of alerts"
 
 
 # Runs of these kinds are executed by language model workers, all others by sandbox workers.
-BY_MODEL = (RunKind.ASK, RunKind.FOLLOW_UP)
+BY_MODEL = (RunKind.ASK,)
 # Runs of these kinds can be run again.
 REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
 

@@ -25,20 +25,17 @@ CHECKOUT = Path(__file__).parents[3]
 # Longer than a signal takes, so that tests can tell a signal from a poll.
 HEARTBEAT_SECONDS = 1
 STREAMS = 4
-COMPLETED = "When did I fly to Rome?"
 SPENT = "sum(trip.cost for trip in trips if trip.on.year == 2026)"
 
 
 def writes_the_query(request: Request) -> Reply:
-    """Compute the total cost, then name that query as the answer; complete every question alike."""
-    if request.tools == ["complete"]:
-        return called("complete", {"question": COMPLETED})
+    """Compute the total cost, then name that query as the answer."""
     return called("answer", {"query": 1}) if request.results else called("query", {"code": SPENT})
 
 
 @pytest.fixture(scope="package")
 def system() -> Iterator[System]:
-    """A server whose model knows one query and one question; its streams send many heartbeats."""
+    """A server whose model knows one query; its streams send many heartbeats."""
     with llm_server(script=writes_the_query) as llm:
         environment = {
             **llm.environment,

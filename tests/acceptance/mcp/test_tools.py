@@ -10,7 +10,7 @@ from mcp_types import TextResourceContents
 
 from benchmarks.harness import Client
 from memory.integrations.mcp.tools import TOOLS
-from tests.acceptance.mcp.conftest import COMPLETED, SPENT, Agents, told, with_alerts
+from tests.acceptance.mcp.conftest import SPENT, Agents, told, with_alerts
 from tests.system import Person, create_person, new_client, record
 from tests.waiting import polled
 
@@ -75,10 +75,6 @@ async def searches(tools: Tools, who: dict[str, str]) -> None:
     before = [{"role": "user", "content": "Where did I fly in May?"}]
     found = await tools("search_memory", **who, query="And when?", messages=before)
     assert "fly" in found["taken_as"]
-    follow_up = {"query": "And when?", "messages": before, "complete_by": "model"}
-    for name in ("search_memory", "get_context"):
-        found = await tools(name, **who, **follow_up)
-        assert found["taken_as"] == COMPLETED, found["completion"]
 
 
 async def computes(tools: Tools, who: dict[str, str]) -> None:
@@ -119,8 +115,6 @@ def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
 
             await uses_context(client, tools, who)
             await opens_the_project(tools, who)
-            # A question waits until the worker of the language model has started, a follow-up for
-            # ten seconds only.
             await computes(tools, who)
             await searches(tools, who)
             await proposes(tools, who, seq)

@@ -239,12 +239,6 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
             "A dog? Output: not known No pets.",
         ),
         (
-            RunKind.FOLLOW_UP,
-            {"question": "And in May?", "messages": []},
-            {"question": "What did I spend in May?"},
-            "And in May? Output: What did I spend in May?",
-        ),
-        (
             RunKind.PROPOSAL,
             {"edits": [{"op": "delete_constraint", "name": "allergy", "sources": []}]},
             {"version": None, "verdict": {"checks": []}},

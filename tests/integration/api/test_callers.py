@@ -38,14 +38,14 @@ ENTRIES = "/v1/users/ada/entries/"
             "/v1/users/ada/search/",
             {"query": "Rome"},
             (
-                *("messages", "complete_by", "top_k", "words", "in", "filters"),
+                *("messages", "top_k", "words", "in", "filters"),
                 *("threshold", "as_of", "explain"),
             ),
         ),
         (
             "/v1/users/ada/context/",
             {"query": "Rome"},
-            ("messages", "complete_by", "tokens", "as_of"),
+            ("messages", "tokens", "as_of"),
         ),
         ("/v1/users/", {"user_id": "bob"}, ("time_zone", "metadata")),
     ],

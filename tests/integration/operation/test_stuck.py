@@ -114,7 +114,7 @@ def test_failing_work_is_found_and_retried(
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(RunKind.QUERY, "runs"), (RunKind.ASK, "questions"), (RunKind.FOLLOW_UP, "questions")],
+    [(RunKind.QUERY, "runs"), (RunKind.ASK, "questions")],
     ids=str,
 )
 def test_abandoned_run_is_dead_until_retried(user: MemoryUser, kind: RunKind, name: str) -> None:

@@ -600,17 +600,3 @@ def test_the_tools_of_agents_take_the_turns(tool: str, name: str, path: str) -> 
         assert refused.is_error
         assert "messages" in str(refused.content)
     assert len(api.sent) == 1
-
-
-@pytest.mark.parametrize(("tool", "name", "path"), TOOLS)
-def test_agent_tools_name_how_questions_are_completed(tool: str, name: str, path: str) -> None:
-    api = FakeApi()
-    caller = tools.Caller(cast("Api", api), "ada")
-    body = {name: "And in May?", "messages": TestApi.MESSAGES, "complete_by": "model"}
-
-    asyncio.run(tools.call(caller, tool, body))
-
-    assert api.sent == [(f"users/ada/{path}/", body)]
-    refused = asyncio.run(tools.call(caller, tool, {**body, "complete_by": "magic"}))
-    assert refused.is_error
-    assert "complete_by" in str(refused.content)

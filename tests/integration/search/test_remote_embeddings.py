@@ -1035,10 +1035,6 @@ def test_an_agent_reads_behind_a_context_what_kept_a_model_from_it() -> None:
     context = {"text": "What is known.", "meaning": {"problem": "m has failed."}}
 
     assert results.text_of(context) == "What is known.\n\n(Search: m has failed.)"
-    completion = {"by": "words", "problem": "No model."}
-    assert results.text_of({**context, "completion": completion}) == (
-        "What is known.\n\n(Search: No model.)\n\n(Search: m has failed.)"
-    )
     for meaning in (None, {"problem": None}):
         assert results.text_of({**context, "meaning": meaning}) == "What is known."
 

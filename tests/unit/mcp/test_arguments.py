@@ -18,7 +18,7 @@ def read(name: str, **sent: Any) -> Any:
 
 @pytest.mark.parametrize("nothing", [None, "", [], {}], ids=repr)
 def test_an_optional_argument_that_is_empty_is_not_given(nothing: Any) -> None:
-    optional = ("messages", "complete_by", "top_k", "words", "corpora", "filters", "as_of")
+    optional = ("messages", "top_k", "words", "corpora", "filters", "as_of")
     assert read("search_memory", query="x", **dict.fromkeys(optional, nothing)) == {"query": "x"}
     # A required one stays, for the error to name.
     assert read("search_memory", query=nothing) == {"query": nothing}

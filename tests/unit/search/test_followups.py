@@ -4,7 +4,6 @@ import pytest
 
 from memory.recall.search.followups import (
     ASSISTANT,
-    COMPLETED,
     FURTHER,
     MAX_CHARACTERS,
     MAX_QUESTION,
@@ -17,7 +16,6 @@ from memory.recall.search.followups import (
     Question,
     Turn,
     complete,
-    may_depend,
 )
 
 
@@ -99,34 +97,6 @@ def test_little_is_taken_of_much_and_of_the_newest() -> None:
     assert list(long.taken)[-1] == "w199"
     cut = [Turn(USER, "I was in Lisbon. " + "well " * MAX_CHARACTERS)]
     assert list(complete("Who was there?", cut).taken) == ["well"]
-
-
-def test_words_of_a_model_weigh_more_than_words_of_turns() -> None:
-    question = Question("And in Oslo?", {"Rome": OWN}, "Which hotel was it in Oslo?")
-
-    assert question.weights() == {"oslo": 1.0, "hotel": COMPLETED}
-    assert COMPLETED > OWN
-    assert (question.taken_as, question.completed_by) == ("Which hotel was it in Oslo?", "model")
-    assert question.meant == question.taken_as
-    assert Question("And in Oslo?", {"Rome": OWN}).completed_by == "words"
-    assert Question("And in Oslo?").completed_by is None
-
-
-@pytest.mark.parametrize(
-    ("question", "turns", "depends"),
-    [
-        ("What did she drink?", GINA, True),
-        ("東京のホテルはどこにありましたか。", GINA, True),
-        ("What did she drink? " * 30, GINA, False),
-        (" ", GINA, False),
-        ("What did she drink?", "u:  ", False),
-    ],
-)
-def test_question_may_depend_on_turns_unless_it_is_long(
-    question: str, turns: str, depends: bool
-) -> None:
-    assert may_depend(question, turns_of(turns)) == depends
-    assert not may_depend(question, [])
 
 
 def test_only_the_newest_turns_are_read() -> None:

@@ -567,19 +567,6 @@ class ComingAlert(Model):
     """For each change: its day or time, opens, changes or resolves, and the severity."""
 
 
-CompleteByEnum: TypeAlias = Literal["words", "model"] | str
-
-
-class Completion(Model):
-    """The way in which a follow-up question was completed."""
-
-    by: CompleteByEnum | None
-    """Null if the question was used unchanged."""
-    problem: str | None
-    """Why the language model did not complete the question even though the request asked it
-    to; otherwise null."""
-
-
 class Constraint(Model):
     """A constraint in the user's project, or a workspace constraint."""
 
@@ -693,9 +680,8 @@ class Context(Model):
     """The number of characters at the beginning of `text` that do not depend on the query, so
     that a provider can keep them in its prompt cache."""
     taken_as: str | None
-    """The question as completed from `messages`; null if it was complete and is used
-    unchanged."""
-    completion: Completion
+    """The question as completed with words of `messages`, which have less weight than its own;
+    null if it is used unchanged."""
     dates: QuestionDates | None
     """The period that the question names relative to today (`yesterday`, `la semana pasada`),
     which is searched for as if it had been written as dates; null if there is none."""
@@ -1130,9 +1116,8 @@ class Found(Model):
     terms: list[str]
     """The terms that were searched for: the query without stop words."""
     taken_as: str | None
-    """The question as completed from `messages`; null if it was complete and is used
-    unchanged."""
-    completion: Completion
+    """The question as completed with words of `messages`, which have less weight than its own;
+    null if it is used unchanged."""
     dates: QuestionDates | None
     """The period that the question names relative to today (`yesterday`, `la semana pasada`),
     which is searched for as if it had been written as dates; null if there is none."""
@@ -1705,10 +1690,7 @@ class RunError(Model):
 
 
 RunKindEnum: TypeAlias = (
-    Literal[
-        "constraints", "constraint", "query", "ask", "follow_up", "proposal", "import", "outlook"
-    ]
-    | str
+    Literal["constraints", "constraint", "query", "ask", "proposal", "import", "outlook"] | str
 )
 
 RunOutcomeEnum: TypeAlias = (

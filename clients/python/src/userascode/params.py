@@ -15,9 +15,6 @@ AlertKindEnum: TypeAlias = Literal["finding", "constraint_error", "constraint_pa
 ByEnum: TypeAlias = Literal["recorded", "occurred"]
 
 
-CompleteByEnum: TypeAlias = Literal["words", "model"]
-
-
 CorpusEnum: TypeAlias = Literal["facts", "archive"]
 
 

@@ -64,9 +64,9 @@ def write(
     return Request(method, path, given(query), sent, content, headers)
 
 
-def ask(path: str, body: Mapping[str, Any], **query: Any) -> Request:
+def ask(path: str, body: Mapping[str, Any]) -> Request:
     """Return a POST that changes nothing, and needs no key to be repeated."""
-    return Request("POST", path, given(query), given(body))
+    return Request("POST", path, {}, given(body))
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,6 @@ class AsyncUser:
         query: str,
         *,
         messages: Sequence[params.Turn] | None = None,
-        complete_by: params.CompleteByEnum | None = None,
         top_k: int | None = None,
         words: int | None = None,
         filters: params.SearchFilter | None = None,
@@ -113,13 +112,11 @@ class AsyncUser:
         include: params.IncludeEnum | None = None,
         explain: bool | None = None,
         corpora: Sequence[params.CorpusEnum] | None = None,
-        wait: float | None = None,
     ) -> models.Found:
         """Find what was said, by words and by meaning."""
         body = {
             "query": query,
             "messages": messages,
-            "complete_by": complete_by,
             "top_k": top_k,
             "words": words,
             "filters": filters,
@@ -129,7 +126,7 @@ class AsyncUser:
             "explain": explain,
             "in": corpora,
         }
-        request = ask(f"{self._path}search/", body, wait=wait)
+        request = ask(f"{self._path}search/", body)
         return await self._transport.fetch(request, models.Found)
 
     async def context(
@@ -137,20 +134,17 @@ class AsyncUser:
         query: str | None = None,
         *,
         messages: Sequence[params.Turn] | None = None,
-        complete_by: params.CompleteByEnum | None = None,
         tokens: int | None = None,
         as_of: str | int | None = None,
-        wait: float | None = None,
     ) -> models.Context:
         """Return the text for an agent's prompt: alerts, and what matters for the message."""
         body = {
             "query": query,
             "messages": messages,
-            "complete_by": complete_by,
             "tokens": tokens,
             "as_of": as_of,
         }
-        request = ask(f"{self._path}context/", body, wait=wait)
+        request = ask(f"{self._path}context/", body)
         return await self._transport.fetch(request, models.Context)
 
     def records(

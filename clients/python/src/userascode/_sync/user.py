@@ -107,7 +107,6 @@ class User:
         query: str,
         *,
         messages: Sequence[params.Turn] | None = None,
-        complete_by: params.CompleteByEnum | None = None,
         top_k: int | None = None,
         words: int | None = None,
         filters: params.SearchFilter | None = None,
@@ -116,13 +115,11 @@ class User:
         include: params.IncludeEnum | None = None,
         explain: bool | None = None,
         corpora: Sequence[params.CorpusEnum] | None = None,
-        wait: float | None = None,
     ) -> models.Found:
         """Find what was said, by words and by meaning."""
         body = {
             "query": query,
             "messages": messages,
-            "complete_by": complete_by,
             "top_k": top_k,
             "words": words,
             "filters": filters,
@@ -132,7 +129,7 @@ class User:
             "explain": explain,
             "in": corpora,
         }
-        request = ask(f"{self._path}search/", body, wait=wait)
+        request = ask(f"{self._path}search/", body)
         return self._transport.fetch(request, models.Found)
 
     def context(
@@ -140,20 +137,17 @@ class User:
         query: str | None = None,
         *,
         messages: Sequence[params.Turn] | None = None,
-        complete_by: params.CompleteByEnum | None = None,
         tokens: int | None = None,
         as_of: str | int | None = None,
-        wait: float | None = None,
     ) -> models.Context:
         """Return the text for an agent's prompt: alerts, and what matters for the message."""
         body = {
             "query": query,
             "messages": messages,
-            "complete_by": complete_by,
             "tokens": tokens,
             "as_of": as_of,
         }
-        request = ask(f"{self._path}context/", body, wait=wait)
+        request = ask(f"{self._path}context/", body)
         return self._transport.fetch(request, models.Context)
 
     def records(
