@@ -31,7 +31,7 @@ from memory.project.names import key_of_entry, snake
 from memory.project.paths import constraint_path
 from memory.versions import redactions, runs
 from memory.versions.models.checkpoints import Checkpoint, Origin
-from memory.versions.models.runs import Run, RunStatus
+from memory.versions.models.runs import Run
 from memory.versions.past_states import BeingRedacted, refuse_being_redacted
 
 logger = structlog.get_logger(__name__)
@@ -127,7 +127,7 @@ def _describe_merge(merged: MemoryUser, user: MemoryUser) -> str:
 def close_late_runs() -> int:
     """Close runs queued while their user was being merged; return the number of users affected."""
     late = MemoryUser.objects.filter(
-        Exists(Run.objects.exclude(status=RunStatus.DONE).filter(user=OuterRef("pk"))),
+        Exists(Run.objects.unfinished().filter(user=OuterRef("pk"))),
         merged_into__isnull=False,
     ).select_related("merged_into")
     users = list(late)

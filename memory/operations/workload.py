@@ -9,7 +9,7 @@ from memory.constraints.models.backtests import GOING_ON, Backtest
 from memory.kernel.admission.quotas import MAX_QUOTA, MIB
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace, WorkspaceUse
-from memory.versions.models.runs import Run, RunStatus
+from memory.versions.models.runs import Run
 from memory.versions.runs import count_requested
 
 
@@ -23,7 +23,7 @@ def waiting() -> Iterator[tuple[str, str, int]]:
             yield str(public_id), "records", records
         if structure:
             yield str(public_id), "structure", structure
-    runs = Run.objects.exclude(status=RunStatus.DONE).order_by()
+    runs = Run.objects.unfinished().order_by()
     for public_id, kind, number in runs.values_list("user__workspace__public_id", "kind").annotate(
         number=Count("pk")
     ):

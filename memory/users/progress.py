@@ -105,7 +105,7 @@ def _lanes(due: Sequence[Lane]) -> Iterator[WorkItem]:
 
 def _runs(user: MemoryUser) -> Iterator[WorkItem]:
     """Yield the user's unfinished runs and any unfinished backtests of their own constraints."""
-    open_runs = Run.objects.filter(user=user).exclude(status=RunStatus.DONE).order_by()
+    open_runs = Run.objects.unfinished().filter(user=user).order_by()
     tests = Backtest.objects.filter(user=user, state__in=GOING_ON).order_by()
     works = open_runs.values_list("kind", "status", "queued_at", "started_at").union(
         tests.annotate(kind=Value("")).values_list("kind", "state", "created_at", "started_at"),

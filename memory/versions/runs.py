@@ -157,7 +157,7 @@ def _open() -> QuerySet[Run]:
     Runs that a language model requested as part of other work continue during a pause.
     """
     of_work = Q(trigger=RunTrigger.MODEL)
-    return Run.objects.exclude(status=RunStatus.DONE).filter(undisturbed(), of_work | unpaused())
+    return Run.objects.unfinished().filter(undisturbed(), of_work | unpaused())
 
 
 _OPEN = leases.ClaimQuery(lambda: _open().filter(pk=Parameter("pk")))
@@ -221,8 +221,8 @@ def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: RunError) -> int:
     closed = 0
     for pk in list(chosen.exclude(status=RunStatus.DONE).values_list("pk", flat=True)):
         closed += (
-            Run.objects.filter(pk=pk)
-            .exclude(status=RunStatus.DONE)
+            Run.objects.unfinished()
+            .filter(pk=pk)
             .update(
                 status=RunStatus.DONE,
                 outcome=outcome,

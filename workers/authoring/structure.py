@@ -21,7 +21,7 @@ from memory.llm.models import LlmPurpose
 from memory.log import lanes
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.project import Outline, edit_to_json, manifest_text
-from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
@@ -329,8 +329,8 @@ def newest(user_pk: int) -> MemoryUser:
 def unjudged(user: MemoryUser) -> Run | None:
     """Return the model's proposal for this user that hasn't been judged yet, if any."""
     return (
-        Run.objects.filter(user=user, kind=RunKind.PROPOSAL, trigger=RunTrigger.MODEL)
-        .exclude(status=RunStatus.DONE)
+        Run.objects.unfinished()
+        .filter(user=user, kind=RunKind.PROPOSAL, trigger=RunTrigger.MODEL)
         .first()
     )
 

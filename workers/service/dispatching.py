@@ -40,7 +40,7 @@ from memory.privacy import retention
 from memory.project import Outline
 from memory.project.errors import RunError
 from memory.versions import runs
-from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger
 from workers.execution import constraints
 
 logger = structlog.get_logger(__name__)
@@ -252,7 +252,7 @@ def _hint_rows(kind: WorkKind, rows: QuerySet[Any]) -> int:
 
 def queue_runs_of_changed_constraints() -> int:
     """Queue runs for users affected by a changed workspace constraint, a few at a time."""
-    queued = Run.objects.exclude(status=RunStatus.DONE).filter(trigger=RunTrigger.WORKSPACE)
+    queued = Run.objects.unfinished().filter(trigger=RunTrigger.WORKSPACE)
     room = WORKSPACE_RUNS - queued.count()
     if room <= 0:
         return 0
@@ -280,7 +280,7 @@ def abandon_hopeless_runs() -> int:
     most = settings.UAC_MAX_ATTEMPTS
     patient = Q(kind=RunKind.CONSTRAINTS, attempts__gte=most * CONSTRAINTS_PATIENCE)
     hopeless = (
-        Run.objects.exclude(status=RunStatus.DONE)
+        Run.objects.unfinished()
         .filter(leases.free(timezone.now()))
         .filter(patient | (~Q(kind=RunKind.CONSTRAINTS) & Q(attempts__gte=most)))
         .select_related("checkpoint")

@@ -1,6 +1,7 @@
 """Runs: all executions of users' projects."""
 
 import uuid
+from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -78,6 +79,14 @@ class RunOutcome(models.TextChoices):
     ABANDONED = "abandoned", "failed permanently after repeated server errors"
 
 
+class RunQuerySet(models.QuerySet["Run"]):
+    """Run queries."""
+
+    def unfinished(self) -> Self:
+        """Select the runs that are queued or running."""
+        return self.exclude(status=RunStatus.DONE)
+
+
 class Run(MortalWork):
     """One execution: first a row in the queue, then a row in the history.
 
@@ -128,6 +137,8 @@ class Run(MortalWork):
     queued_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+
+    objects = RunQuerySet.as_manager()
 
     LARGE = ("input", "output", "error", "stdout")
 
