@@ -16,7 +16,7 @@ from memory.constraints.models.workspace_constraints import (
 from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
-from memory.project.paths import FOLDER
+from memory.project.paths import FOLDER, constraint_name
 from memory.project.shapes import Match, Needs, match, needs_of
 from memory.versions.models.checkpoints import Checkpoint
 
@@ -65,8 +65,8 @@ def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
     Raises WorkspaceConstraint.DoesNotExist if no live constraint has this path.
     """
     live = WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
-    name = path.rpartition("/")[2].removesuffix(".py")
-    return applicability_of(live.select_related("live").get(name=name), user, outline)
+    constraint = live.select_related("live").get(name=constraint_name(path))
+    return applicability_of(constraint, user, outline)
 
 
 def concern(user: MemoryUser, outline: Outline) -> bool:

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryKind, LogEntry
+from memory.project.paths import constraint_name
 from memory.versions.models.runs import Run
 from workers.findings import Finding
 
@@ -166,7 +167,7 @@ def alerts(outlook: Mapping[str, Any]) -> str:
         lines.append("If nothing changes from then on:")
     for one in outlook["coming"]:
         days = "; ".join(_change(*change) for change in one["changes"][:MAX_CHANGES])
-        name = one["path"].rpartition("/")[2].removesuffix(".py")
+        name = constraint_name(one["path"])
         lines.append(f"- {name} ({', '.join(one['of'])}): {days}")
     return "\n".join(lines)
 
