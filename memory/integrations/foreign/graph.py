@@ -197,7 +197,7 @@ class _Decoder:
             return None
         return ModuleValue(path, name, self.node(value, name), annotation)
 
-    def node(self, value: Any, path: str) -> Node:
+    def node(self, value: Any, path: str) -> Node:  # noqa: C901 - one case for each kind
         """Return the node for a value in the graph's JSON; `path` is where the value was found."""
         if value is None or type(value) in (bool, int, str, float):
             return value  # type: ignore[no-any-return]

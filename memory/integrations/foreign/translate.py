@@ -169,7 +169,6 @@ class _Translation:
         Each class comes after the classes it needs. The remaining fields are those that can't be
         defined along with their class because classes refer to each other.
         """
-        fields: dict[tuple[str, int], list[FieldSpec]] = {}
         types: dict[tuple[str, int], dict[str, Type]] = {}
         for (domain, class_number), numbers in members.items():
             self._class_name(domain, class_number)
@@ -179,10 +178,10 @@ class _Translation:
             yield DefineClass(
                 domain, name, kind="enum", members=tuple(self._enum_members(number, name))
             )
-        for class_key, by_name in types.items():
-            fields[class_key] = [
-                self._spec(*class_key, name, type_) for name, type_ in by_name.items()
-            ]
+        fields = {
+            class_key: [self._spec(*class_key, name, type_) for name, type_ in by_name.items()]
+            for class_key, by_name in types.items()
+        }
         by_class = {
             (domain, self.names[domain, number]): (domain, number) for domain, number in types
         }

@@ -129,12 +129,10 @@ def _check(value: Any, *, depth: int) -> None:
         raise _Fault(f"is nested deeper than {MAX_DEPTH} levels; flatten it.")
     if isinstance(value, str):
         _check_text(value)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise _Fault("is a number too large for a float; send it as a string.")
-    elif isinstance(value, int):
-        if value.bit_length() > MAX_INTEGER_BITS:
-            raise _Fault("is an integer of more than 300 digits; send it as a string.")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise _Fault("is a number too large for a float; send it as a string.")
+    elif isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        raise _Fault("is an integer of more than 300 digits; send it as a string.")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             try:
