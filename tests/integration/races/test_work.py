@@ -7,6 +7,7 @@ import pytest
 import time_machine
 from django.db import transaction
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from memory.alerts.delivery import webhook_endpoints
 from memory.alerts.models.alerts import Alert
@@ -207,8 +208,12 @@ def test_concurrent_creations_create_one_user(live_database: str, workspace: Wor
 
 @pytest.mark.django_db
 def test_segments_that_are_merged_during_a_search_are_read_once(
-    user: MemoryUser, just_before: JustBefore, monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser,
+    just_before: JustBefore,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    settings.UAC_EMBEDDINGS = "off"  # by meaning, every entry is found
     for module in (index, index_maintenance):
         monkeypatch.setattr(module, "TAIL", 1)
 
