@@ -230,13 +230,13 @@ def true_facts(limit: int | None) -> tuple[list[Row], dict[str, Any]]:
         for text in texts:
             kind = "preambles" if PREAMBLE.match(text) else "facts"
             count[kind] += 1
-            count[f"{kind}_refused"] += not any(turn.says(text) for turn in turns)
+            count[f"{kind}_refused"] += not any(turn.supports(text) for turn in turns)
             words = chance.choice(said).split()
             length = chance.randint(3, 15)
             start = chance.randrange(max(1, len(words) - length))
             snatch = " ".join(words[start : start + length])
             count["snatches"] += 1
-            count["snatches_accepted"] += chance.choice(turns).says(snatch)
+            count["snatches_accepted"] += chance.choice(turns).supports(snatch)
     rows = [
         {"model": name, "sessions": count[kind], "refused": count[f"{kind}_refused"]}
         for kind, name in FOUND_IN.items()

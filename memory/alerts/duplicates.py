@@ -56,7 +56,7 @@ def covers(original: Alert, duplicate: Alert) -> bool:
     )
 
 
-def say_the_same(message: str, other: str) -> bool:
+def is_same_message(message: str, other: str) -> bool:
     """Return whether two messages consist of the same words, ignoring case and punctuation."""
     return _words(message) == _words(other)
 
@@ -88,7 +88,7 @@ def is_one_problem(one: ConstraintFinding, other: ConstraintFinding) -> bool:
     """
     several = min(len(set(one.records)), len(set(other.records))) > 1
     same_key = one.key is not None and one.key == other.key
-    return several or same_key or say_the_same(one.message, other.message)
+    return several or same_key or is_same_message(one.message, other.message)
 
 
 def _are_two_problems(
@@ -176,10 +176,10 @@ def join_duplicates(
             alert.state, alert.snoozed_until = AlertState.OPEN, None
         alert.save()
         if original not in opened:
-            _tell_of_causes(original, step, more=True)
+            _record_causes(original, step, more=True)
 
 
-def tell_of_lost_causes(
+def record_lost_causes(
     current: Mapping[str, Alert], before: Collection[UUID | None], step: Step
 ) -> None:
     """Record an event for each live alert in `before` that has lost its duplicate.
@@ -189,10 +189,10 @@ def tell_of_lost_causes(
     lost = set(before) - originals_of(current)
     for alert in current.values():
         if alert.pk in lost and alert.state != AlertState.RESOLVED:
-            _tell_of_causes(alert, step, more=False)
+            _record_causes(alert, step, more=False)
 
 
-def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
+def _record_causes(alert: Alert, step: Step, *, more: bool) -> None:
     alert.changed_at = step.at
     alert.save(update_fields=["changed_at"])
     step.add_event(alert, AlertEventKind.CHANGED, changed=["causes"], more=more)

@@ -218,7 +218,7 @@ def pause(
     open_alert(pause_finding(excess.constraint, severity, excess.message), step)
 
 
-def tell_more_severe(
+def record_severity_rise(
     paused: Collection[str],
     findings: Sequence[ConstraintFinding],
     current: Mapping[str, Alert],

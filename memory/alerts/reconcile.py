@@ -18,7 +18,7 @@ from memory.alerts.duplicates import (
     join_duplicates,
     list_duplicates,
     originals_of,
-    tell_of_lost_causes,
+    record_lost_causes,
 )
 from memory.alerts.findings import (
     RESOLVES,
@@ -33,8 +33,8 @@ from memory.alerts.paused_constraints import (
     ExceededLimit,
     find_exceeded,
     pause,
+    record_severity_rise,
     resume_changed,
-    tell_more_severe,
 )
 from memory.alerts.transitions import (
     CONSTRAINTS,
@@ -98,7 +98,7 @@ def apply(
 
     opened, graver = _open_and_keep(current, heard, step)
     quoted = [finding for some in (over_limit or {}).values() for finding in some]
-    tell_more_severe(paused, [*by_fingerprint.values(), *quoted], current, step)
+    record_severity_rise(paused, [*by_fingerprint.values(), *quoted], current, step)
     silenced = paused | {excess.constraint for excess in exceeded}
     gone = [
         one
@@ -108,7 +108,7 @@ def apply(
     _resolve_gone(gone, existing, ended, step)
     list_duplicates(current, heard, graver, step)
     join_duplicates(opened, current, heard, step)
-    tell_of_lost_causes(current, originals, step)
+    record_lost_causes(current, originals, step)
     for excess in exceeded:
         live = [alert for alert in current.values() if not alert.holds_back]
         pause(excess, hashes.get(excess.constraint, ""), live, step)

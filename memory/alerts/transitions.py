@@ -167,7 +167,7 @@ def release_hold(alert: Alert) -> None:
     alert.save(update_fields=["holds_back"])
 
 
-def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
+def record_held_events(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
     """Record in live alerts' histories that the language model's edits would have silenced them.
 
     `reasons` maps the alerts' fingerprints to the reasons. No event is added for an alert whose

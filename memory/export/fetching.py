@@ -27,7 +27,7 @@ class BadRequest(ValueError):
 
 
 @dataclass
-class _Asked:
+class _FetchRequest:
     """A client's request: the objects it wants, its capabilities, and a depth, if any."""
 
     wants: list[ObjectID] = field(default_factory=list)
@@ -78,8 +78,8 @@ def _refuse(proto: Protocol, reason: str) -> None:
     proto.write_pkt_line(b"ERR " + reason.encode())
 
 
-def _read_wants(proto: Protocol) -> _Asked:
-    request = _Asked()
+def _read_wants(proto: Protocol) -> _FetchRequest:
+    request = _FetchRequest()
     while (line := proto.read_pkt_line()) is not None:
         command, _, rest = line.rstrip(b"\n").partition(b" ")
         match command:
@@ -98,7 +98,7 @@ def _read_wants(proto: Protocol) -> _Asked:
     return request
 
 
-def _answer(history: History, request: _Asked, proto: Protocol) -> None:
+def _answer(history: History, request: _FetchRequest, proto: Protocol) -> None:
     shallow = {history.index[id_] for id_ in request.shallow if id_ in history.index}
     wants = [history.index[id_] for id_ in request.wants]
     kept = set()
@@ -134,7 +134,7 @@ def _answer(history: History, request: _Asked, proto: Protocol) -> None:
         proto.write_pkt_line(None)
 
 
-def _read_haves(history: History, request: _Asked, proto: Protocol) -> tuple[int, bool]:
+def _read_haves(history: History, request: _FetchRequest, proto: Protocol) -> tuple[int, bool]:
     """Return the index of the newest common commit (-1 if none), and whether to send the pack."""
     detailed = b"multi_ack_detailed" in request.capabilities
     common, silent = -1, True

@@ -16,12 +16,12 @@ from memory.language.relative_dates_in_text import (
     add_relative_dates,
     add_yearless_dates,
 )
-from memory.language.times_in_text import times_said
+from memory.language.times_in_text import find_times
 
 _ANY_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|2[01])\d\d(?!\d)|(?<=['’])\d\d(?!\d)", FLAGS)
 
 
-def moments_said(
+def find_moments(
     text: str, at: datetime.datetime, months: Collection[tuple[int, int]] = ()
 ) -> Said:
     """Return the dates and times mentioned in a text that was said at the local time `at`.
@@ -44,5 +44,5 @@ def moments_said(
     add_yearless_dates(rest, today, moments, months)
     add_dates_in_words(text, today, moments)
     add_relative_dates(text, today, moments)
-    moments.times.update(times_said(text))
+    moments.times.update(find_times(text))
     return moments

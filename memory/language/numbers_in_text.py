@@ -122,7 +122,7 @@ def spelled(text: str) -> Iterator[Quantity]:
         run = [match] if match and _is_numeral(word) else []
 
 
-def numbers_said(text: str) -> set[Decimal]:
+def find_numbers(text: str) -> set[Decimal]:
     """Return all numbers that a text may mean, including words that may not be meant as numbers."""
     values = {reading for read in (numerals, spelled) for q in read(text) for reading in q.readings}
     values |= {Decimal(number) for mark, number in _VULGAR.items() if mark in text}

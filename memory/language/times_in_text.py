@@ -16,7 +16,7 @@ _AT_WORD = re.compile(r"\b(?:at|by|from|until|till|around)\s+([a-z]+)\b", FLAGS)
 _PAST = re.compile(r"\b(half|quarter|\d{1,2})\s+(past|to|after|before)\s+([a-z]+|\d{1,2})\b", FLAGS)
 
 
-def times_said(text: str) -> set[tuple[int, int]]:
+def find_times(text: str) -> set[tuple[int, int]]:
     """Return every possible reading, as hour and minute, of each time of day in a text."""
     times: set[tuple[int, int]] = set()
     for match in _CLOCK.finditer(text):

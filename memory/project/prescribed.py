@@ -47,9 +47,9 @@ def _missing(project: Project, edit: Edit) -> Iterator[Edit]:
             yield edit
         return
     if edit.kind == "enum":
-        known = domain.enums[edit.name].members if edit.name in domain.enums else ()
-        if more := tuple(member for member in edit.members if member not in known):
-            yield replace(edit, members=(*known, *more))
+        declared_members = domain.enums[edit.name].members if edit.name in domain.enums else ()
+        if more := tuple(member for member in edit.members if member not in declared_members):
+            yield replace(edit, members=(*declared_members, *more))
         return
     class_ = domain.classes.get(edit.name)
     if class_ is None:

@@ -196,19 +196,19 @@ def map_names(
 
 def format_type(type_: Type, names: Mapping[str, str] | None = None) -> str:
     """Return a type as Python source; `names` replaces the names of classes or builtins."""
-    say = names or {}
+    class_names = names or {}
     match type_:
         case Scalar(name) | Named(name):
-            return say.get(name, name)
+            return class_names.get(name, name)
         case RefTo(name):
-            return f"Ref[{say.get(name, name)}]"
+            return f"Ref[{class_names.get(name, name)}]"
         case ListOf(element):
-            return f"{say.get('list', 'list')}[{format_type(element, say)}]"
+            return f"{class_names.get('list', 'list')}[{format_type(element, class_names)}]"
         case MapOf(value):
-            string = say.get("str", "str")
-            return f"{say.get('dict', 'dict')}[{string}, {format_type(value, say)}]"
+            string = class_names.get("str", "str")
+            return f"{class_names.get('dict', 'dict')}[{string}, {format_type(value, class_names)}]"
         case Union(members):
-            return " | ".join(format_type(member, say) for member in members)
+            return " | ".join(format_type(member, class_names) for member in members)
 
 
 @lru_cache(maxsize=4096)

@@ -49,7 +49,7 @@ def difference(before: AnyState | None, after: AnyState | None) -> Difference:
     result = Difference(files=sorted(path for path in differing if is_code(path)))
     for record in sorted(were.keys() | are.keys()):
         was, now = were.get(record), are.get(record)
-        if _say_the_same(was, now):
+        if _equal_values(was, now):
             continue
         cited = set(causes.get(record, ()))
         if record not in causes:  # a rollback or an import made the change
@@ -88,7 +88,7 @@ def records_in(
     return located
 
 
-def _say_the_same(was: Any, now: Any) -> bool:
+def _equal_values(was: Any, now: Any) -> bool:
     """Return whether two states of a record are equal, treating fields that are None as missing."""
     if was is None or now is None or was == now:
         return bool(was == now)

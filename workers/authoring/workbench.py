@@ -273,14 +273,14 @@ class Workbench:
         return _cut("\n".join(lines))
 
     def related(
-        self, lane: Lane, new: Sequence[LogEntry], known: Sequence[LogEntry] = ()
+        self, lane: Lane, new: Sequence[LogEntry], earlier: Sequence[LogEntry] = ()
     ) -> Related:
         """Return what the project has about these entries, so that the model need not look it up.
 
         They are pending in the lane, on which the caller must hold the lease. Of a large project,
         the search finds the records; its newest records are also compared by the words in them.
-        Text of `known` facts, which the model sees as well, isn't repeated. Keys go before records:
-        edits refer to them, even if no record is about the entries.
+        Text of `earlier` facts, which the model sees as well, isn't repeated. Keys go before
+        records: edits refer to them, even if no record is about the entries.
         """
         texts = [entry.content or "" for entry in new]
         entries = find_entries(lane, self._user, self.outline, new, texts)
@@ -307,7 +307,7 @@ class Workbench:
             if location not in touched and self._count(*location) <= SMALL_COLLECTION
         ]
         lines += _fitting(small, MAX_SMALL_CHARACTERS)
-        seqs = {fact.content: fact.seq for fact in [*known, *facts] if fact.content}
+        seqs = {fact.content: fact.seq for fact in [*earlier, *facts] if fact.content}
         records = [_cut_line(_describe(*one, seqs)) for one in shown.items()]
         kept = _fitting(records, MAX_RELATED_CHARACTERS - sum(map(len, lines)))
         for record_id, record in itertools.islice(shown.items(), len(kept)):

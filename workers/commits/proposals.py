@@ -312,7 +312,7 @@ def _refuse(run: Run, verdict: Verdict) -> None:
     }
     with transaction.atomic():
         if held and not run.input.get("dry_run"):
-            transitions.tell_held(run.user, held, run)
+            transitions.record_held_events(run.user, held, run)
         finish(run, verdict)
 
 

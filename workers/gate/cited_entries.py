@@ -77,7 +77,7 @@ def unfounded(
             _update(change, one, change.as_named.get(one, before[one]), rested_on[one])
             for one in change.updated
         ),
-        *_told_anew(change, retirements, added),
+        *_restated(change, retirements, added),
     ]
     seqs = {seq for seqs in rested_on.values() for seq in separate_process.newest(seqs)}
     seqs |= {seq for claim in claims for seq in claim.sources}
@@ -148,7 +148,7 @@ def _update(
     )
 
 
-def _told_anew(
+def _restated(
     change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
 ) -> Iterator[RecordUpdate]:
     """For each retired record that is replaced by a new record, yield how the values change."""

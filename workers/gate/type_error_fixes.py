@@ -166,7 +166,7 @@ def _return_always(match: re.Match[str], location: _Location) -> str:
     return "return a value on every path; a check yields its alerts"
 
 
-def _say_what_it_holds(match: re.Match[str], location: _Location) -> str:
+def _describe_type(match: re.Match[str], location: _Location) -> str:
     example = {"dict": "dict[str, int]", "Mapping": "Mapping[str, int]"}
     return f"write the element types, as in {example.get(match['type'], match['type'] + '[str]')}"
 
@@ -208,7 +208,7 @@ _FIXES: dict[str, Callable[[re.Match[str], _Location], str]] = {
         _return_alike
     ),
     r"Missing return statement": _return_always,
-    r'Missing type arguments for generic type "(?P<type>\w+)"': _say_what_it_holds,
+    r'Missing type arguments for generic type "(?P<type>\w+)"': _describe_type,
 }
 
 

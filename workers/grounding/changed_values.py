@@ -21,7 +21,7 @@ from memory.project.names import snake
 from memory.project.values import EnumMember, PartialDate, Record, RecordId, Ref, Struct, Value
 from workers.findings import Finding
 from workers.grounding.content_words import content_words, names_one_of, shared_words
-from workers.grounding.values_in_entries import Source, says
+from workers.grounding.values_in_entries import Source, supports
 from workers.grounding.wording_in_entries import Wording, texts_of
 
 # An entry that shares this many words with an entry that the record relies on is treated as naming
@@ -112,11 +112,11 @@ def ungrounded_updates(
             by_class = not (is_read and new is None)
             is_named = any(
                 names_record(source, update.record_id, update.before, rests_on, by_class=by_class)
-                or (_is_telling(old) and says(source, old, zone))
+                or (_is_telling(old) and supports(source, old, zone))
                 for source in cited
                 if source.seq not in update.rested_on
             )
-            is_said = any(_says(source, old, new, zone) for source in cited)
+            is_said = any(_supports(source, old, new, zone) for source in cited)
             names_field = any(
                 names_one_of(source.text_and_data, [name.replace("_", " ")]) for source in cited
             )
@@ -163,7 +163,7 @@ def _is_telling(value: Value) -> bool:
     return isinstance(value, datetime.date | datetime.time | PartialDate)
 
 
-def _says(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bool:
+def _supports(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bool:
     """Return whether an entry contains a new value.
 
     No entry contains None or a boolean: nobody writes "none", "yes" or "no" for such values.
@@ -172,25 +172,25 @@ def _says(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bo
         case None | bool():
             return False
         case str():
-            return says(source, new, zone) and Wording([source], zone).says(new)
+            return supports(source, new, zone) and Wording([source], zone).supports(new)
         case EnumMember(member=member):
-            return Wording([source], zone).says(member.replace("_", " ").lower())
+            return Wording([source], zone).supports(member.replace("_", " ").lower())
         case Ref(key=key):
             return names_one_of(source.text_and_data, [key])
         case list():
             old_items = old if isinstance(old, list) else []
             added = [item for item in new if item not in old_items]
             is_kept = all(item in new for item in old_items)
-            return is_kept and all(_says(source, None, item, zone) for item in added)
+            return is_kept and all(_supports(source, None, item, zone) for item in added)
         case Struct(fields=fields):
             parts = old.fields if isinstance(old, Struct) else {}
             return all(
-                _says(source, parts.get(name), value, zone)
+                _supports(source, parts.get(name), value, zone)
                 for name, value in fields.items()
                 if value is not None and not same(parts.get(name), value)
             )
         case _:
-            return says(source, new, zone)
+            return supports(source, new, zone)
 
 
 def _unnamed(update: RecordUpdate, name: str, *, is_read: bool) -> Finding:

@@ -71,10 +71,10 @@ def ungrounded_retirements(
 
 def successor(record: Record, added: Sequence[Record]) -> Record | None:
     """Return the added record that replaces a retired record, if there is one."""
-    return next((one for one in added if _takes_the_place(one, record)), None)
+    return next((one for one in added if _replaces(one, record)), None)
 
 
-def _takes_the_place(new: Record, old: Record) -> bool:
+def _replaces(new: Record, old: Record) -> bool:
     """Return whether a new record has an old record's class and at least half of its values."""
     fields = {name: value for name, value in old.fields.items() if value is not None}
     kept = [name for name, value in fields.items() if same(new.fields.get(name), value)]

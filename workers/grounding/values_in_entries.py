@@ -20,10 +20,10 @@ from functools import lru_cache
 from memory.language.dates_in_text import Said, absolute_dates, masked, yearless_dates
 from memory.language.detection import language_of
 from memory.language.folding import fold
-from memory.language.moments_in_text import moments_said
-from memory.language.numbers_in_text import numbers_said, numerals, spelled
+from memory.language.moments_in_text import find_moments
+from memory.language.numbers_in_text import find_numbers, numerals, spelled
 from memory.language.stems import Stems
-from memory.language.times_in_text import times_said
+from memory.language.times_in_text import find_times
 from memory.language.translation import in_english
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
 from sandbox_image.uac.dates import OPEN
@@ -158,7 +158,7 @@ def is_translation(sources: Sequence[Source], text: str, zone: zoneinfo.ZoneInfo
     return is_supported and not any(kind.blocking for kind, _ in missing)
 
 
-def says(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
+def supports(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
     """Return whether an entry contains every date, number and name in a value."""
     ground = _Ground(zone)
     ground.read(source)
@@ -214,9 +214,9 @@ class _Ground:
         text = source.whole
         at = source.at.astimezone(self._zone)
         self._parts.append((text, at))
-        months = moments_said(source.before, at).months if source.before else ()
-        self._said.update(moments_said(text, at, months))
-        self._numbers |= numbers_said(text)
+        months = find_moments(source.before, at).months if source.before else ()
+        self._said.update(find_moments(text, at, months))
+        self._numbers |= find_numbers(text)
         self._texts.append(plain(text))
         self._digits.append(_DIGITS.sub("", text))
         self._squeezed.append(_squeezed(text))
@@ -371,7 +371,7 @@ class _Ground:
         times = {f"{hour:02}:{minute:02}" for hour, minute in self._said.times}
         for match in _CLOCK.finditer(masked(text, read)):
             read.append(match.span())
-            if match[0].zfill(5) not in times and not times_said(match[0]) & self._said.times:
+            if match[0].zfill(5) not in times and not find_times(match[0]) & self._said.times:
                 yield TIME, match[0]
         rest = masked(text, read)
         yield from self._missing_numbers(rest)
@@ -426,8 +426,8 @@ def _read_in_english(text: str, at: datetime.datetime) -> tuple[Said, frozenset[
     """Return the dates, times and numbers that a text in other languages than English mentions."""
     values, numbers = Said(), set[Decimal]()
     for restated in in_english(text):
-        values.update(moments_said(restated, at))
-        numbers |= numbers_said(restated)
+        values.update(find_moments(restated, at))
+        numbers |= find_numbers(restated)
     return values, frozenset(numbers)
 
 

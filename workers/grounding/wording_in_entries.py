@@ -68,7 +68,7 @@ class Wording:
             self._days |= set(terms_of_day(source.at.astimezone(zone).date()))
         self._in_order = sorted(self._terms)
 
-    def says(self, text: str) -> bool:
+    def supports(self, text: str) -> bool:
         """Return whether the entries contain enough of a text's terms.
 
         A text without terms has to occur in full. The entries' dates count as terms, but are not
@@ -126,7 +126,7 @@ def unsaid_texts(
         cited = [sources[seq] for seq in claim.sources if seq in sources]
         wording = Wording(cited, zone)
         days = {source.at.astimezone(zone).date() for source in cited}
-        unsaid = {name for name, some in texts.items() if not all(map(wording.says, some))}
+        unsaid = {name for name, some in texts.items() if not all(map(wording.supports, some))}
         labels = {name for name, some in texts.items() if all(map(_is_label, some))}
         if (
             not claim.is_new

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from memory.alerts.models.alerts import Alert, AlertKind
 from memory.kernel.admin.display import folded, inline, lines, record_name, source
 from memory.kernel.admin.links import link, page_url
-from memory.kernel.admin.source import block, statements_that_say
+from memory.kernel.admin.source import block, matching_statements
 from memory.kernel.admin.values import describe_value
 from memory.kernel.hooks import later
 from memory.kernel.texts import REDACTED, docstring_of, parse_valid
@@ -103,7 +103,7 @@ def _rule(alert: Alert, text: str) -> SafeString:
 def _code(alert: Alert, text: str) -> SafeString:
     is_finding = alert.kind == AlertKind.FINDING
     places = (
-        statements_that_say(text, alert.severity, alert.message)
+        matching_statements(text, alert.severity, alert.message)
         if is_finding
         else _failed_at(alert)
     )

@@ -77,7 +77,7 @@ class Streams:
         self._bells: dict[int, set[asyncio.Event]] = defaultdict(set)
         self._newest: dict[int, int] = {}
         # Feed reads in progress, shared by all streams at the same position.
-        self._reading: dict[_Place, asyncio.Future[_Page]] = {}
+        self._reading: dict[_Cursor, asyncio.Future[_Page]] = {}
         self._open = 0
         self._stopping = threading.Event()
 
@@ -180,7 +180,7 @@ class Streams:
             except TimeoutError:
                 yield None
 
-    async def _page(self, position: "_Place") -> "_Page":
+    async def _page(self, position: "_Cursor") -> "_Page":
         """Read the page of events after a position, once for all streams at that position."""
         reading = self._reading.get(position)
         if reading is None:
@@ -238,7 +238,7 @@ class Streams:
 
 
 # A workspace, one of its users (None for all users), and the event number to read after.
-_Place: TypeAlias = tuple[int, int | None, int]
+_Cursor: TypeAlias = tuple[int, int | None, int]
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class _Page:
     next: int
 
 
-def _read(position: _Place) -> _Page:
+def _read(position: _Cursor) -> _Page:
     """Return the next page of events after a position, formatted for sending."""
     close_old_connections()
     workspace, user, after = position

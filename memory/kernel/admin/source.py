@@ -135,7 +135,7 @@ def cited(text: str) -> set[int]:
     }
 
 
-def statements_that_say(text: str, severity: str, message: str) -> list[range]:
+def matching_statements(text: str, severity: str, message: str) -> list[range]:
     """Return the lines of the statements that create alerts with this severity and message.
 
     These are calls such as `critical(f"…")` whose constant parts occur in the message in order. The

@@ -112,7 +112,7 @@ def rank(
     which have a value for every passage in the corpus, are kept only if `explain` is set.
     """
     number = len(corpus.seqs)
-    lengths = _heard_of_all(corpus.lengths, corpus.sessions)
+    lengths = _session_totals(corpus.lengths, corpus.sessions)
     average = lengths.mean() if number else 1.0
     damping = SATURATION * (1 - LENGTH + LENGTH * lengths / max(average, 1.0))
     counts = weights or {}
@@ -239,7 +239,7 @@ def _heard(places: Places, amounts: Floats, sessions: NDArray[np.uint32]) -> Flo
     return heard
 
 
-def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
+def _session_totals(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
     """Like `_heard`, but for amounts at every position."""
     heard = amounts.copy()
     for distance, weight in enumerate(HEARD[1:], 1):

@@ -12,14 +12,14 @@ _MAX_CLASSES = 80
 
 def schema_of(head: Checkpoint | None) -> list[dict[str, Any]]:
     """Return each domain's collections and their fields, for display."""
-    told, left = [], _MAX_CLASSES
+    rendered_classes, left = [], _MAX_CLASSES
     for domain in checkpoints.outline(head).domains.values():
         holders = [
             *((one.name, one.class_name, f"{one.count:,}") for one in domain.collections.values()),
             *((one.name, one.class_name, "one") for one in domain.singletons.values()),
         ][: max(left, 0)]
         left -= len(holders)
-        told.append(
+        rendered_classes.append(
             {
                 "name": visible(domain.name),
                 "holders": [
@@ -36,7 +36,7 @@ def schema_of(head: Checkpoint | None) -> list[dict[str, Any]]:
                 ],
             }
         )
-    return told
+    return rendered_classes
 
 
 def names_in(schema: list[dict[str, Any]]) -> list[tuple[str, str, str]]:

@@ -99,14 +99,14 @@ CHECK = """def check(today):
 def test_the_statement_is_found_that_says_what_an_alert_says(
     severity: str, message: str, lines: list[list[int]]
 ) -> None:
-    found = source.statements_that_say(CHECK, severity, message)
+    found = source.matching_statements(CHECK, severity, message)
 
     assert [list(place) for place in found] == lines
 
 
 def test_no_line_is_found_in_what_is_no_python() -> None:
-    assert source.statements_that_say("def (", "critical", "x") == []
-    assert source.statements_that_say("(" * 100_000, "critical", "x") == []
+    assert source.matching_statements("def (", "critical", "x") == []
+    assert source.matching_statements("(" * 100_000, "critical", "x") == []
 
 
 def marked_in(response: Any) -> list[str]:

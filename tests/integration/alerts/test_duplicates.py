@@ -199,7 +199,7 @@ def test_same_problem_of_one_record_is_one_alert(
     ],
 )
 def test_the_same_words(one: str, other: str, same: bool) -> None:
-    assert duplicates.say_the_same(one, other) == same
+    assert duplicates.is_same_message(one, other) == same
 
 
 @pytest.mark.parametrize("act", ["acknowledge", "snooze", "nothing"])
@@ -471,7 +471,7 @@ def test_silenced_duplicate_is_noted_on_listed_alert(
     run_finds(user, own(), ours())
     run = make_run(user.checkpoints.get())
     reasons = {own().fingerprint: "entry 4", ours().fingerprint: "entry 4"}
-    transitions.tell_held(user, reasons, run)
+    transitions.record_held_events(user, reasons, run)
 
     assert listed(user).events.latest("seq").detail["held"] == "entry 4"
     assert told(user) == ["opened", "changed"]
@@ -644,7 +644,7 @@ def _check(user: MemoryUser, findings: Sequence[ConstraintFinding]) -> None:
         assert shown.holds_back == row.holds_back
         pair = [keys[one.fingerprint] for one in (shown, row) if one.fingerprint in keys]
         if len(set(pair)) == 2 and len(row.evidence) == 1 and row.state in LIVE_STATES:
-            assert duplicates.say_the_same(shown.message, row.message)
+            assert duplicates.is_same_message(shown.message, row.message)
     partners = [row.duplicate_of_id for row in rows.values() if row.duplicate_of_id]
     assert len(partners) == len(set(partners))
     for alert in Alert.objects.filter(user=user):

@@ -89,10 +89,10 @@ def test_recorded_facts_share_words_and_snatched_ones_do_not() -> None:
         texts = [text for text in texts if not PREAMBLE.match(text)]
         some = chance.sample(texts, max(1, len(texts) // 5))
         facts += len(some)
-        wrongly_refused += sum(not any(turn.says(text) for turn in turns) for text in some)
+        wrongly_refused += sum(not any(turn.supports(text) for turn in turns) for text in some)
         for _ in some if earlier else ():
             snatches += 1
-            taken += chance.choice(turns).says(snatch(chance.choice(earlier).text, chance))
+            taken += chance.choice(turns).supports(snatch(chance.choice(earlier).text, chance))
         earlier += said.values()
 
     assert facts > 1000

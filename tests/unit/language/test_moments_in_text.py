@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.language.dates_in_text import absolute_dates
-from memory.language.moments_in_text import moments_said
-from memory.language.times_in_text import times_said
+from memory.language.moments_in_text import find_moments
+from memory.language.times_in_text import find_times
 
 AT = datetime.datetime(2026, 3, 4, 9, 30)  # noqa: DTZ001 - a Wednesday, on the speaker's clock
 
@@ -90,7 +90,7 @@ AT = datetime.datetime(2026, 3, 4, 9, 30)  # noqa: DTZ001 - a Wednesday, on the 
     ],
 )
 def test_a_day_is_read(text: str, day: str) -> None:
-    assert moments_said(text, AT).has_day(datetime.date.fromisoformat(day))
+    assert find_moments(text, AT).has_day(datetime.date.fromisoformat(day))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_day_is_read(text: str, day: str) -> None:
     ],
 )
 def test_a_day_that_nobody_means_is_not_read(text: str, day: str) -> None:
-    assert not moments_said(text, AT).has_day(datetime.date.fromisoformat(day))
+    assert not find_moments(text, AT).has_day(datetime.date.fromisoformat(day))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_day_that_nobody_means_is_not_read(text: str, day: str) -> None:
     ],
 )
 def test_a_month_is_read(text: str, month: tuple[int, int], said: bool) -> None:
-    assert moments_said(text, AT).has_month(*month) is said
+    assert find_moments(text, AT).has_month(*month) is said
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_month_is_read(text: str, month: tuple[int, int], said: bool) -> None:
     ],
 )
 def test_a_year_is_read(text: str, year: int, said: bool) -> None:
-    assert moments_said(text, AT).has_year(year) is said
+    assert find_moments(text, AT).has_year(year) is said
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,12 @@ def test_a_year_is_read(text: str, year: int, said: bool) -> None:
     ],
 )
 def test_a_time_is_read(text: str, times: set[tuple[int, int]]) -> None:
-    assert times_said(text) == times
-    assert moments_said(text, AT).times == {(9, 30), *times}
+    assert find_times(text) == times
+    assert find_moments(text, AT).times == {(9, 30), *times}
 
 
 def test_the_moment_itself_is_said() -> None:
-    assert moments_said("", AT).times == {(9, 30)}
+    assert find_moments("", AT).times == {(9, 30)}
 
 
 DAYS = st.dates(datetime.date(1900, 1, 1), datetime.date(2199, 12, 31))
@@ -202,26 +202,26 @@ FORMATS = [
 @given(DAYS, st.sampled_from(FORMATS))
 def test_every_way_to_write_a_date_is_read(day: datetime.date, form: str) -> None:
     text = f"So on {day.strftime(form)} we met."
-    assert moments_said(text, AT).has_day(day)
+    assert find_moments(text, AT).has_day(day)
     assert any(day in dated.days for dated in absolute_dates(text))
 
 
 @given(DAYS, DAYS)
 def test_a_date_does_not_stand_for_another(said: datetime.date, other: datetime.date) -> None:
     if other not in (said, AT.date()):
-        assert not moments_said(said.isoformat(), AT).has_day(other)
+        assert not find_moments(said.isoformat(), AT).has_day(other)
 
 
 @given(st.integers(1, 3000))
 def test_a_number_of_days_is_counted(days: int) -> None:
     distance = datetime.timedelta(days=days)
-    assert moments_said(f"in {days} days", AT).has_day(AT.date() + distance)
-    assert moments_said(f"{days} days ago", AT).has_day(AT.date() - distance)
+    assert find_moments(f"in {days} days", AT).has_day(AT.date() + distance)
+    assert find_moments(f"{days} days ago", AT).has_day(AT.date() - distance)
 
 
 @given(st.text(alphabet=st.sampled_from("0123456789.-/: ,'thndMayJunin agoweks年月")) | st.text())
 def test_no_text_is_too_odd(text: str) -> None:
-    moments_said(text, AT)
+    find_moments(text, AT)
     list(absolute_dates(text))
 
 
@@ -229,7 +229,7 @@ def test_no_text_is_too_odd(text: str) -> None:
     "text", ["9999999999999 years ago", "in 99999 years", "in 99999999 days", "0000-00-00", "1/0"]
 )
 def test_date_outside_the_calendar_is_not_read(text: str) -> None:
-    assert moments_said(text, AT) == moments_said("", AT)
+    assert find_moments(text, AT) == find_moments("", AT)
 
 
 def test_a_long_text_takes_no_long_time() -> None:
@@ -250,5 +250,5 @@ def test_a_long_text_takes_no_long_time() -> None:
     ]
     for part in parts:
         started = time.process_time()
-        moments_said(f"{part * (50_000 // len(part))} {years}", AT)
+        find_moments(f"{part * (50_000 // len(part))} {years}", AT)
         assert time.process_time() - started < 5, part
