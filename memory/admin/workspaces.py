@@ -250,7 +250,6 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @plain_column("effective")
     def llm_in_effect(self, workspace: Workspace) -> str:
-        workspace = _stored(workspace)
         chosen = workspace.chosen_llm
         stopped = None if workspace._state.adding else llm_budgets.why_stopped(workspace)
         try:
@@ -278,24 +277,21 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @plain_column("effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        holds = _stored(workspace).effective(environment.STRUCTURING)
+        holds = workspace.effective(environment.STRUCTURING)
         return f"Work begins {batching.describe_batching(holds)}."
 
     @plain_column("effective")
     def alerts_in_effect(self, workspace: Workspace) -> str:
-        return lines(alert_settings.describe_limits(_stored(workspace).alert_limits))
+        return lines(alert_settings.describe_limits(workspace.alert_limits))
 
     @plain_column("effective")
     def retention_in_effect(self, workspace: Workspace) -> str:
         return lines(
-            retention_settings.describe_retention(
-                _stored(workspace).effective(environment.RETENTION)
-            )
+            retention_settings.describe_retention(workspace.effective(environment.RETENTION))
         )
 
     @plain_column("effective")
     def quotas_in_effect(self, workspace: Workspace) -> str:
-        workspace = _stored(workspace)
         chosen = workspace.overrides(environment.QUOTAS)
         used = {} if workspace._state.adding else workload.used(workspace)
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
@@ -342,7 +338,6 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @plain_column("effective")
     def in_effect(self, workspace: Workspace) -> str:
-        workspace = _stored(workspace)
         own = workspace.overrides(environment.SANDBOXES)
         holding, everywhere = asdict(effective(own)), asdict(effective({}))
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
@@ -363,11 +358,6 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
                 for field, limit in LIMITS.items()
             ]
         )
-
-
-def _stored(workspace: Workspace) -> Workspace:
-    """Return the stored row, since validating a rejected form has modified this instance."""
-    return Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
 
 
 @cached_on_row

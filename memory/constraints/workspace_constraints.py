@@ -17,6 +17,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from memory.constraints import backtest_reports, backtests
+from memory.constraints.backtest_reports import Tested
 from memory.constraints.models.workspace_constraints import (
     VersionState,
     WorkspaceConstraint,
@@ -126,7 +127,7 @@ def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstra
         constraint = _lock(version.constraint)
         now = timezone.now()
         version.refresh_from_db()
-        if reason := why_not_approvable(version):
+        if reason := why_not_approvable(version, backtest_reports.tested(version)):
             raise NotApprovable(reason)
         if version.state == VersionState.PASSED:
             version.state, version.approved_by, version.approved_at = VersionState.APPROVED, by, now
@@ -137,12 +138,11 @@ def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstra
     return constraint
 
 
-def why_not_approvable(version: WorkspaceConstraintVersion) -> str:
+def why_not_approvable(version: WorkspaceConstraintVersion, tested: Tested) -> str:
     """Return why a version may not be approved, or "" if it may, or was approved earlier."""
     if version.state == VersionState.APPROVED:
         return ""
     if version.state == VersionState.PASSED:
-        tested = backtest_reports.tested(version)
         return "" if tested.enough else tested.detail
     return (
         f"Version {version.number} is {version.get_state_display()}. Only a version that"

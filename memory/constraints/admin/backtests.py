@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.forms import Script
 from django.http import HttpRequest, JsonResponse
 from django.template.response import TemplateResponse
@@ -20,12 +20,13 @@ from memory.constraints.models.workspace_constraints import (
     VersionState,
     WorkspaceConstraintVersion,
 )
-from memory.kernel.admin.actions import ask, staff_of
+from memory.kernel.admin.actions import ask, back_url, staff_of
 from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import badge, counted, inline, lines, record_name, shortened
 from memory.kernel.admin.links import link, link_to_key, page_url
 from memory.kernel.admin.masking import name_of
+from memory.kernel.admin.rows import cached_on_row
 from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
 from memory.project.shapes import ShapeError
@@ -33,8 +34,13 @@ from memory.versions.models.checkpoints import Blob
 
 # The maximum number of alerts listed beside a constraint's source.
 _LISTED_IN_DRY_RUN = 8
+# The maximum number of versions approved at once: each is matched against the workspace's users.
+MAX_APPROVED = 20
 # What the page of an ended backtest shows beside a constraint's source.
 _RESULT = ".field-concluded .readonly, .field-findings .readonly"
+
+# What a version's backtest shows; its report is large, and several parts of a page need it.
+tested_of = cached_on_row(backtest_reports.tested)
 
 
 @admin.register(Backtest)
@@ -155,11 +161,13 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     def approve(
         self, request: HttpRequest, queryset: QuerySet[Backtest]
     ) -> TemplateResponse | None:
-        versions = [backtest.version for backtest in queryset if backtest.version]
-        if not versions:
-            messages.warning(request, "A user's own constraint goes live without approval.")
-            return None
-        return ask_to_approve(request, versions)
+        chosen = list(queryset[: MAX_APPROVED + 1])
+        # A version may have several of the backtests.
+        versions = list(dict.fromkeys(one.version for one in chosen if one.version))
+        if own := sum(one.version is None for one in chosen):
+            why = "a user's own constraint goes live without approval"
+            messages.warning(request, f"{counted(own, 'backtest')} skipped: {why}.")
+        return ask_to_approve(request, versions, chosen)
 
     @admin.action(description="Cancel the selected backtests", permissions=["approve"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
@@ -230,16 +238,22 @@ def show_findings(backtest: Backtest, most: int = backtests.MAX_FINDINGS) -> Saf
 
 
 def ask_to_approve(
-    request: HttpRequest, versions: Sequence[WorkspaceConstraintVersion]
+    request: HttpRequest,
+    versions: Sequence[WorkspaceConstraintVersion],
+    chosen: Sequence[Model],
 ) -> TemplateResponse | None:
     """Ask staff to confirm an approval, and offer another backtest instead.
 
-    The page says for whom the versions will run, and how many of the users to whom they apply now
-    were backtested. Returns None if none of them can be approved.
+    The page says for whom each version will run, to how many users it applies now, and how many its
+    backtest covered. It leads back to where the rows were `chosen`. Returns None if none of the
+    versions can be approved, or if there are too many.
     """
+    if len(chosen) > MAX_APPROVED:
+        messages.error(request, f"Nothing was done: select at most {MAX_APPROVED} rows.")
+        return None
     able = []
     for version in versions:
-        if reason := workspace_constraints.why_not_approvable(version):
+        if reason := workspace_constraints.why_not_approvable(version, tested_of(version)):
             messages.error(request, f"{version.constraint.name}: {reason}")
         else:
             able.append(version)
@@ -253,11 +267,12 @@ def ask_to_approve(
         title=f"Approve: {counted(len(able), 'version')}?",
         verb="Approve",
         previews=[(version, _preview(version)) for version in able],
+        back_url=back_url(request, chosen),
     )
 
 
 def _preview(version: WorkspaceConstraintVersion) -> Sequence[str]:
-    tested, tally = backtest_reports.tested(version), _coverage(version)
+    tested, tally = tested_of(version), _coverage(version)
     percentage = version.constraint.percentage
     if not version.constraint.enabled:
         share = "for nobody until you enable the constraint"

@@ -102,10 +102,6 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
     failing = _failing(user)
     page_context = {
         **context,
-        "title": "Constraint for one user",
-        "subtitle": visible(user.user_id),
-        "user_name": visible(user.user_id),
-        "user_url": page_url(user),
         "user_key": user.pk,
         "new_url": own_constraint_url(user),
         "form": form,

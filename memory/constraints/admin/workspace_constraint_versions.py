@@ -9,8 +9,14 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory.constraints import backtest_reports, workspace_constraints
-from memory.constraints.admin.backtests import approve_version, ask_to_approve, start_backtest
+from memory.constraints import workspace_constraints
+from memory.constraints.admin.backtests import (
+    MAX_APPROVED,
+    approve_version,
+    ask_to_approve,
+    start_backtest,
+    tested_of,
+)
 from memory.constraints.models.workspace_constraints import (
     VersionState,
     WorkspaceConstraint,
@@ -100,9 +106,10 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def approve(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
     ) -> TemplateResponse | None:
-        versions = list(queryset.order_by("number"))
-        if not self.is_confirmed(request, "approve", queryset):
-            return ask_to_approve(request, versions)
+        versions = list(queryset.order_by("number")[: MAX_APPROVED + 1])
+        is_confirmed = self.is_confirmed(request, "approve", queryset)
+        if not is_confirmed or len(versions) > MAX_APPROVED:
+            return ask_to_approve(request, versions, versions)
         for version in versions:
             approve_version(request, version)
         return None
@@ -142,7 +149,7 @@ def show_backtest(version: WorkspaceConstraintVersion) -> SafeString | str:
     """Show whether a backtest allows the version to be approved, linking to the backtest."""
     if version.state not in (VersionState.PASSED, VersionState.APPROVED):
         return ""
-    tested = backtest_reports.tested(version)
+    tested = tested_of(version)
     if tested.backtest is None:
         return inline(tested.detail)
     return format_html("{} {}", link(tested.backtest, "Backtest:"), inline(tested.detail))
@@ -153,5 +160,5 @@ def actions_for_version(version: WorkspaceConstraintVersion) -> Collection[str]:
     if version.state not in (VersionState.PASSED, VersionState.APPROVED):
         return []
     is_live = version.constraint.live_id == version.pk
-    refused = is_live or workspace_constraints.why_not_approvable(version)
+    refused = is_live or workspace_constraints.why_not_approvable(version, tested_of(version))
     return ["backtest"] if refused else ["approve", "backtest"]

@@ -17,16 +17,17 @@ from memory.alerts import feedback
 from memory.alerts.models.alerts import Alert, AlertFeedback, AlertState
 from memory.constraints import (
     applicability,
-    backtest_reports,
     constraint_library,
     workspace_constraints,
 )
 from memory.constraints.admin import drafts
 from memory.constraints.admin.backtests import (
+    MAX_APPROVED,
     ask_to_approve,
     describe_reach,
     show_dry_run,
     start_backtest,
+    tested_of,
 )
 from memory.constraints.admin.workspace_constraint_form import ConstraintForm
 from memory.constraints.admin.workspace_constraint_versions import (
@@ -181,21 +182,8 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         library = [constraint_library.read(name) for name in constraint_library.names()]
         return super().add_view(request, form_url, {"library": library, **(extra_context or {})})
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: WorkspaceConstraint | None = None,
-    ) -> HttpResponse:
-        if obj is not None:
-            # A refused form has already changed the row that it was not allowed to save.
-            initial = context["adminform"].form.initial
-            obj.percentage = initial.get("percentage", obj.percentage)
-            context["steps"] = _show_steps(obj)
-        return super().render_change_form(request, context, add, change, form_url, obj)
+    def context_of(self, request: HttpRequest, row: WorkspaceConstraint) -> dict[str, Any]:
+        return {**super().context_of(request, row), "steps": _show_steps(row)}
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
         switch = "disable" if row.enabled else "enable"
@@ -228,10 +216,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             return
         named = ("description", "percentage")
         given = {name: form.cleaned_data[name] for name in named if name in form.changed_data}
-        changed = workspace_constraints.change(obj, by=by, **given)
-        live = changed.live if "percentage" in given else None
-        if live is not None and (reach := describe_reach(live)):
-            messages.info(request, reach)
+        if obj.live is not None and "percentage" in given:
+            obj.live.constraint = obj  # with the new percentage
+            # Count the users first: the change locks their rows until the request has ended.
+            if reach := describe_reach(obj.live):
+                messages.info(request, reach)
+        workspace_constraints.change(obj, by=by, **given)
         newest = newest_version(obj)
         if text != {"source": visible(newest.source), "tests": visible(newest.tests)}:
             version = workspace_constraints.propose(obj, by=by, **text)
@@ -343,7 +333,8 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def approve(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]
     ) -> TemplateResponse | None:
-        return ask_to_approve(request, [newest_version(one) for one in queryset])
+        chosen = list(queryset[: MAX_APPROVED + 1])
+        return ask_to_approve(request, [newest_version(one) for one in chosen], chosen)
 
     @admin.action(
         description="Backtest the newest versions of the selected constraints",
@@ -383,7 +374,7 @@ def _show_steps(constraint: WorkspaceConstraint) -> SafeString:
     is_checked = newest.state in (VersionState.PASSED, VersionState.APPROVED)
     is_live = constraint.live_id == newest.pk
     share = constraint.percentage if constraint.enabled and is_live else 0
-    tested = backtest_reports.tested(newest)
+    tested = tested_of(newest)
     version = page_url(newest)
     backtest = page_url(tested.backtest) if tested.backtest else version
     steps = [

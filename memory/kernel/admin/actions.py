@@ -30,7 +30,8 @@ MAX_CONFIRMED = 1000
 class Menu:
     """Actions of a row's page that unfold below one button, with the fields that belong to them.
 
-    `note` labels the field for a reason. `template` adds further fields, and is a path.
+    `note` labels the field for a reason. `template` is the path of further fields, which belong to
+    the last action.
     """
 
     label: str
@@ -102,7 +103,6 @@ def ask(
 
     The reason is required if the action is irreversible (`for_good`).
     """
-    from_page = "from_page" in request.POST and len(rows) == 1
     context = {
         **admin.site.each_context(request),
         "title": title,
@@ -114,13 +114,22 @@ def ask(
         "for_good": for_good,
         "action": action,
         "chosen": [str(row.pk) for row in rows],
-        "from_page": from_page,
+        "from_page": _is_from_page(request, rows),
         "note": note_of(request),
         "max_reason": MAX_REASON,
-        "back_url": page_url(rows[0]) if from_page else request.get_full_path(),
+        "back_url": back_url(request, rows),
         **extra,
     }
     return TemplateResponse(request, f"admin/memory/{template or action}.html", context)
+
+
+def back_url(request: HttpRequest, rows: Sequence[models.Model]) -> str:
+    """Return the page on which an action was chosen: the row's, or else the list."""
+    return page_url(rows[0]) if _is_from_page(request, rows) else request.get_full_path()
+
+
+def _is_from_page(request: HttpRequest, rows: Sequence[models.Model]) -> bool:
+    return "from_page" in request.POST and len(rows) == 1
 
 
 def note_of(request: HttpRequest, otherwise: str = "") -> str:

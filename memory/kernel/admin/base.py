@@ -29,6 +29,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
@@ -298,6 +299,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         """Return what a reader of the row's page must not overlook."""
         return []
 
+    def context_of(self, request: HttpRequest, row: Row) -> dict[str, Any]:
+        """Return what the template of the row's page shows besides its fields and actions."""
+        return {"bands": self.bands_of(row)}
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return SteadyChangeList
 
@@ -340,6 +345,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     ) -> HttpResponse:
         """Show a row's page with its actions and an escaped heading; audit the view."""
         hide, page = not access.sees_content(request.user), context["adminform"]
+        if context.get("errors"):
+            # A refused form has already changed the row that it was not allowed to save.
+            stored = self.model() if obj is None else self.get_object(request, str(obj.pk)) or obj
+            page.form.instance, obj = stored, obj and stored
         shown = {str(name) for name in page.readonly_fields}
         editable = set(flatten_fieldsets(page.fieldsets)) - shown
         for screen, part in [
@@ -371,7 +380,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             allowed = self.get_actions(request)
             context["title"] = visible(self.title_of(obj))
             context["subtitle"] = inline(self.subtitle_of(obj))
-            context["bands"] = self.bands_of(obj)
+            context |= self.context_of(request, obj)
             context["max_reason"] = MAX_REASON
             context["row_key"] = str(obj.pk)
             context["tools"] = list(self._tools(obj, allowed))
@@ -485,6 +494,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         # If the action itself redirects to another page, keep that redirect.
         here = getattr(response, "url", None) == request.get_full_path()
         if isinstance(response, HttpResponseRedirect) and here:
+            # A page of another screen may have led to the action.
+            back = request.POST.get("back", "")
+            if url_has_allowed_host_and_scheme(back, allowed_hosts=None):
+                return HttpResponseRedirect(back)
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
             if from_page == "home":
                 keep_rows(request, keys, path=reverse("admin:index"))

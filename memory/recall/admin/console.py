@@ -87,10 +87,6 @@ def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> 
         "admin/memory/console.html",
         {
             **context,
-            "title": "Query console",
-            "subtitle": visible(user.user_id),
-            "user_name": visible(user.user_id),
-            "user_url": page_url(user),
             "form": form,
             "code": visible(str(form["code"].value() or "")),
             "standing": _standing(user),

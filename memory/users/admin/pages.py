@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET
 
 from memory.constraints.admin import own_constraints
 from memory.export import archive, subject
+from memory.kernel.admin import masking
 from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.display import visible
 from memory.kernel.admin.links import page_url
@@ -63,14 +64,15 @@ class UserPages(PausableAdmin[MemoryUser]):
         user = self.seen_or_refuse(request, pk, allowed=own_constraints.may_write(request))
         kind = AuditKind.ACT if request.method == "POST" else AuditKind.VIEW
         audit.note(request.user, kind, self._subject(user), "constraint")
-        return own_constraints.page(request, user, self.admin_site.each_context(request))
+        title = "Constraint for one user"
+        return own_constraints.page(request, user, self._context(request, user, title))
 
     def console_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
         user = self.seen_or_refuse(request, pk, allowed=may_ask(request))
         asks = request.method == "POST"
         kind, what = (AuditKind.ACT, "query") if asks else (AuditKind.VIEW, "console")
         audit.note(request.user, kind, self._subject(user), what)
-        return console.console(request, user, self.admin_site.each_context(request))
+        return console.console(request, user, self._context(request, user, "Query console"))
 
     def timeline_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
         user = self._seen(request, pk)
@@ -96,11 +98,12 @@ class UserPages(PausableAdmin[MemoryUser]):
 
     def _context(self, request: HttpRequest, user: MemoryUser, title: str) -> dict[str, Any]:
         """Return what the templates of pages about a user need."""
+        name = visible(masking.name_of(user))
         return {
             **self.admin_site.each_context(request),
             "title": title,
-            "subtitle": visible(str(user)),
-            "user_name": visible(str(user)),
+            "subtitle": name,
+            "user_name": name,
             "opts": self.opts,
             "media": self.media,
             "user_url": page_url(user),
@@ -131,21 +134,10 @@ class UserPages(PausableAdmin[MemoryUser]):
             raise Http404("There is no such user.")
         return user
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: MemoryUser | None = None,
-    ) -> HttpResponse:
-        if obj is not None:
-            # The panel shows the stored values rather than the values from a rejected form.
-            stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
-            panel = timeline.panel(request, stored or obj)
-            context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}
-        return super().render_change_form(request, context, add, change, form_url, obj)
+    def context_of(self, request: HttpRequest, row: MemoryUser) -> dict[str, Any]:
+        panel = timeline.panel(request, row)
+        ways = _ways(request, row, panel["sees_line"])
+        return {**super().context_of(request, row), "panel": {**panel, "ways": ways}}
 
     def export_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
         def download(user: MemoryUser) -> HttpResponseBase:

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from memory.kernel.admin import masking
 from memory.kernel.admin.display import badge, inline, visible
 from memory.kernel.admin.links import page_url
 from memory.kernel.admin.source import MAX_SOURCE, block, cited
@@ -43,14 +44,15 @@ def show_project(
     if chosen := request.GET.get("version"):
         return _other(request, checkpoint, chosen, path)
     user = checkpoint.user
+    name = visible(masking.name_of(user))
     page_context = {
         **context,
-        "title": f"Project of {visible(user.user_id)}",
+        "title": f"Project of {name}",
         "subtitle": f"v{checkpoint.version}",
         "checkpoint": checkpoint,
         "checkpoint_url": page_url(checkpoint),
         "user_url": page_url(user),
-        "user_name": visible(user.user_id),
+        "user_name": name,
         "path": visible(path),
     }
     if user.redacting_since is not None:

@@ -3,14 +3,19 @@
 import datetime
 import re
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
 from memory.constraints import backtests
+from memory.constraints.admin import backtests as backtests_admin
+from memory.constraints.admin import workspace_constraint_versions as versions_admin
 from memory.constraints.models.backtests import Backtest, BacktestState
 from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
@@ -21,6 +26,7 @@ from memory.kernel.models.workspaces import Workspace
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import (
     Staff,
+    list_url,
     messages_of,
     offered,
     page_url,
@@ -209,4 +215,67 @@ def test_own_constraint_is_backtested_from_user_page(
     words = shown(admin_client.get(page_url(backtest)))
     assert "constraints/home_notice.py of ada" in words
     (told,) = messages_of(act(admin_client, "approve", backtest))
-    assert told == "A user's own constraint goes live without approval."
+    assert told == ("1 backtest skipped: a user's own constraint goes live without approval.")
+
+
+def test_of_several_backtests_those_of_own_constraints_are_left_out_loudly(
+    admin_client: Client, backtest: Backtest, version: WorkspaceConstraintVersion, user: MemoryUser
+) -> None:
+    end(backtest)
+    settle(user, {"home_notice": NOTICE})
+    own = backtests.start_own(user, "constraints/home_notice.py", by="test")
+    body = {"action": "approve", "_selected_action": [str(backtest.pk), str(own.pk)]}
+
+    asked = admin_client.post(list_url(Backtest), body)
+
+    assert "1 backtest skipped: a user's own constraint" in shown(asked)
+    assert "Approve: 1 version?" in shown(asked)
+
+
+def test_an_approval_leads_back_to_the_page_it_was_asked_on(
+    admin_client: Client, backtest: Backtest, version: WorkspaceConstraintVersion
+) -> None:
+    end(backtest)
+    for row in (backtest, version.constraint, version):
+        asked = act(admin_client, "approve", row)
+
+        assert f'<a href="{page_url(row)}" class="button cancel-link">' in text_of(asked)
+        fields = dict(re.findall(r'name="(back)" value="([^"]*)"', text_of(asked)))
+        done = act(admin_client, "approve", version, confirmed="1", **fields)
+        assert done.redirect_chain == [(page_url(row), 302)]
+
+    foreign = act(admin_client, "approve", version, confirmed="1", back="//example.org/")
+    assert foreign.redirect_chain == [(page_url(version), 302)]
+
+
+def test_too_many_versions_are_not_approved_at_once(
+    admin_client: Client, backtest: Backtest, version: WorkspaceConstraintVersion, monkeypatch: Any
+) -> None:
+    end(backtest)
+    second = WorkspaceConstraintVersion.objects.create(
+        constraint=version.constraint, number=2, source="", source_hash="", tests="", created_by=""
+    )
+    for module in (backtests_admin, versions_admin):
+        monkeypatch.setattr(module, "MAX_APPROVED", 1)
+    body = {"action": "approve", "_selected_action": [str(version.pk), str(second.pk)]}
+
+    for confirmed in ({}, {"confirmed": "1"}):
+        response = admin_client.post(
+            list_url(WorkspaceConstraintVersion), {**body, **confirmed}, follow=True
+        )
+        assert messages_of(response) == ["Nothing was done: select at most 1 rows."]
+    assert WorkspaceConstraint.objects.get().live is None
+
+
+def test_a_backtest_report_is_read_once_for_a_page(
+    admin_client: Client, backtest: Backtest, version: WorkspaceConstraintVersion
+) -> None:
+    end(backtest)
+
+    def reads(show: Callable[[], Any]) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            show()
+        return sum('"memory_backtest"."report"' in query["sql"] for query in queries)
+
+    assert reads(lambda: act(admin_client, "approve", version)) == 1
+    assert reads(lambda: admin_client.get(page_url(version))) == 1

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
 from django.db.models import Model
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from memory.alerts.models.alerts import Alert, AlertState
 from memory.constraints import constraint_library
@@ -92,8 +94,17 @@ def test_from_the_editor_to_an_alert_and_back(
     assert approved.endswith("The constraint was backtested on 1 of 1 users.")
     refused = shown(save(admin_client, constraint, percentage="100"))
     assert "rolled out to 0 %" in refused
-    told = messages_of(save(admin_client, constraint, percentage="100", sure="on"))
+    with CaptureQueriesContext(connection) as queries:
+        told = messages_of(save(admin_client, constraint, percentage="100", sure="on"))
     assert "It runs for 1 user now, of 1 to whom it applies." in told
+    statements = [query["sql"] for query in queries]
+    counted = next(place for place, sql in enumerate(statements) if '"outline"' in sql)
+    locking = next(
+        place
+        for place, sql in enumerate(statements)
+        if sql.startswith('UPDATE "memory_memoryuser"')
+    )
+    assert counted < locking
     dispatching.dispatch()
     work()
     alert = Alert.objects.get()
