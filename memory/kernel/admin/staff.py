@@ -10,7 +10,8 @@ from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import JSONObject
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
@@ -18,12 +19,15 @@ from django.utils.html import format_html
 from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import plain_column
 from memory.kernel.admin.display import NOTHING, badge, first_lines, inline
-from memory.kernel.admin.links import link_to_key
+from memory.kernel.admin.links import link, link_to_key
+from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff import access, audit, recent_sign_in
 from memory.kernel.staff.models import AuditKind, StaffAccess, StaffAudit
 
 # Maximum number of workspaces listed for an account.
 LISTED = 10
+# The field with which a form says which permissions the account had, apart from those of roles.
+_OFFERED = "initial-user_permissions"
 
 
 class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
@@ -135,7 +139,9 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
         """Show permissions apart from those of roles only if the account already has some."""
         if obj is None:
             return super().get_fieldsets(request, obj)
-        has_more = obj.user_permissions.exists()
+        # What the form that is sent did not offer must not count as taken away.
+        is_sent = request.method == "POST"
+        has_more = _OFFERED in request.POST if is_sent else obj.user_permissions.exists()
         more = ["user_permissions"] if has_more else []
         return [
             section(None, "username", "password_page", "is_active", "is_staff", "email"),
@@ -149,6 +155,8 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
             kwargs |= {"form_class": RolesField, "widget": forms.CheckboxSelectMultiple}
             kwargs["label"] = "Roles"
             kwargs["help_text"] = "An account with several roles may do what any of them allows."
+        else:
+            kwargs["show_hidden_initial"] = True  # as _OFFERED
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     @admin.display(description="password")
@@ -234,6 +242,18 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
         *("workspace", "request_id"),
     ]
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAudit]:
+        """Read whom a row concerns; there is no foreign key, since people may be erased."""
+        columns = JSONObject(pk="pk", user_id="user_id", metadata="metadata")
+        known = MemoryUser.objects.filter(
+            public_id=OuterRef("person"), workspace=OuterRef("workspace")
+        )
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(known_person=Subquery(known.values_list(columns)[:1]))
+        )
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[StaffAudit], search_term: str
     ) -> tuple[QuerySet[StaffAudit], bool]:
@@ -268,5 +288,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
 
     @plain_column("person")
     def person_id(self, row: StaffAudit) -> str:
-        """Show the person's public id, which remains after they are erased."""
+        """Name the person or, once they are erased, show their public id, which remains."""
+        if known := getattr(row, "known_person", None):
+            return link(MemoryUser(workspace=row.workspace, **known))
         return inline(str(row.person)) if row.person else NOTHING

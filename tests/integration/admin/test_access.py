@@ -1,6 +1,7 @@
 """Permissions of the staff; nobody sees rows of a workspace that is not theirs."""
 
 import copy
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -406,9 +407,17 @@ def test_permissions_apart_from_roles_can_be_taken_away(admin_client: Client) ->
     url = reverse("admin:auth_user_change", args=[account.pk])
     assert 'name="user_permissions"' in text_of(admin_client.get(url))
 
+    [offered] = re.findall(
+        r'name="(initial-user_permissions)" value="(\d+)"', text_of(admin_client.get(url))
+    )
     forms = {"access-TOTAL_FORMS": "1", "access-INITIAL_FORMS": "0", "access-0-user": account.pk}
-    admin_client.post(url, {"username": "new", "is_staff": "on", "is_active": "on", **forms})
+    fields = {"username": "new", "is_staff": "on", "is_active": "on", **forms}
 
+    # A form from before the permission was given says nothing about it.
+    admin_client.post(url, fields)
+    assert account.user_permissions.exists()
+
+    admin_client.post(url, {**fields, **dict([offered])})
     assert not account.user_permissions.exists()
 
 

@@ -316,6 +316,7 @@ def test_the_screen_finds_by_staff_and_by_person(admin_client: Client, rows: Row
     by_nobody = admin_client.get(list_url(StaffAudit), {"q": str(uuid.uuid4())})
 
     assert page_url(rows[Alert]) in text_of(by_person)
+    assert f'<a href="{page_url(user)}"><bdi>{user}</bdi></a>' in text_of(by_person)
     assert "viewed" in shown(by_name)
     assert by_nobody.context["cl"].result_count == 0
     kinds = {row.kind for row in by_name.context["cl"].result_list}
