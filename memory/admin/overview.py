@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, F, QuerySet, Sum, Value
+from django.db.models import Count, F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, Trunc
 
 from memory.alerts.models.alerts import LIVE_STATES, Alert
 from memory.llm.llm_spending import SpendingRow
-from memory.llm.models import LlmCall, LlmSpending
+from memory.llm.models import LlmCall, LlmOutcome, LlmSpending
 from memory.versions.models.runs import Run, RunOutcome, RunStatus
 
 # Days and hours are in UTC, as in the ledger of language model spending.
@@ -115,6 +115,10 @@ def _stepped(
     return stepped
 
 
+# The outcomes of language model calls that have ended without an answer.
+FAILED_CALLS = [one for one in LlmOutcome.values if one not in (LlmOutcome.STARTED, LlmOutcome.OK)]
+
+
 @dataclass(frozen=True)
 class Spending:
     """Spending by step, and by those workspaces (key and name) and models that spent the most."""
@@ -135,15 +139,18 @@ def spending(
     if period.step == "hour":
         rows = _stepped(calls, "started_at", period, now)
         number: Any = Count("*")
+        failed: Any = Count("pk", filter=Q(outcome__in=FAILED_CALLS))
     else:
         begins = period.starts(now)[0].date()
         rows = ledger.order_by().filter(day__gte=begins).annotate(step=F("day"))
         number = Sum("calls")
+        failed = Coalesce(Sum("calls", filter=Q(outcome__in=FAILED_CALLS)), 0)
     sums = {
         "number": number,
         "sent": Coalesce(Sum("input_tokens"), 0),
         "received": Coalesce(Sum("output_tokens"), 0),
         "paid": Coalesce(Sum("cost"), Decimal(0)),
+        "failed": failed,
     }
     order = ["-paid", "-sent", "-received", "name", "key"]
 

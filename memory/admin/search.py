@@ -1,5 +1,7 @@
 """The search in the header of every page: people, alerts, records, entries and runs."""
 
+import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,7 +17,7 @@ from memory.alerts.admin.links import link_to_alert
 from memory.alerts.models.alerts import Alert
 from memory.kernel.admin.display import visible
 from memory.kernel.admin.links import link, list_url
-from memory.kernel.admin.rows import may_see
+from memory.kernel.admin.rows import may_see, rows_for
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff import audit
 from memory.kernel.staff.access import sees_content
@@ -27,6 +29,8 @@ from memory.versions.models.runs import Run
 
 # Maximum number of rows shown of each kind; its list shows them all.
 MAX_FOUND = 10
+# Maximum number of alerts whose words are compared with a query that finds nothing.
+MAX_READ = 500
 MAX_QUERY = 200
 
 
@@ -47,17 +51,33 @@ _SHOWN: Mapping[type[Model], Callable[[Any], SafeString | str]] = {
 def search(request: HttpRequest) -> HttpResponse:
     """Return the page of what was found; each list searches as it does by itself."""
     query = request.GET.get("q", "").strip()[:MAX_QUERY]
+    found = list(_find_results(request, query)) if query else []
     context = {
         **admin.site.each_context(request),
         "title": "Search",
         "query": visible(query),
-        "found": list(_find_results(request, query)) if query else [],
+        "found": [group for group in found if group["rows"]],
+        "empty": [group for group in found if not group["rows"]],
+        "alike": [] if any(group["rows"] for group in found) else _find_alike(request, query),
         "without_content": not sees_content(request.user),
         "unseen": [
             model._meta.verbose_name_plural for model in _SHOWN if not may_see(request, model)
         ],
     }
     return TemplateResponse(request, "admin/memory/search.html", context)
+
+
+def _find_alike(request: HttpRequest, query: str) -> list[str]:
+    """Return words of the newest alerts that are spelled almost like the query."""
+    if not sees_content(request.user):
+        return []
+    rows = rows_for(request, Alert).order_by("-opened_at")[:MAX_READ]
+    words = {
+        word
+        for message in rows.values_list("message", flat=True)
+        for word in re.findall(r"\w{4,}", message.lower())
+    }
+    return difflib.get_close_matches(query.lower(), sorted(words), cutoff=0.8)
 
 
 def _find_results(request: HttpRequest, query: str) -> Iterator[Mapping[str, Any]]:

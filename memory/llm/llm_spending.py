@@ -71,12 +71,13 @@ def spent(workspace: Workspace, now: datetime.datetime, of_kind: Q = MODELS) -> 
 
 @dataclass(frozen=True)
 class SpendingRow:
-    """The number of language model calls, with their usage and cost."""
+    """The number of language model calls, with their usage and cost; `failed` are among them."""
 
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost: Decimal = Decimal(0)
+    failed: int = 0
 
     @property
     def tokens(self) -> int:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ValidationError
 from django.db.models import (
     BooleanField,
     Count,
@@ -24,7 +25,6 @@ from django.http import HttpRequest, HttpResponseRedirect, JsonResponse, QueryDi
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_GET
 
@@ -44,7 +44,7 @@ from memory.alerts.models.alerts import (
     Judge,
     Verdict,
 )
-from memory.kernel import pauses
+from memory.kernel import instants, pauses
 from memory.kernel.admin import masking
 from memory.kernel.admin.actions import Menu, ask, note_of, report, staff_of
 from memory.kernel.admin.base import ReadOnlyAdmin, section
@@ -63,6 +63,7 @@ from memory.kernel.admin.display import (
 )
 from memory.kernel.admin.links import link, list_url, url_of_key
 from memory.kernel.admin.rows import rows_for
+from memory.kernel.models.fields import validate_time_zone
 from memory.kernel.models.hosts import warning_of
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes", "snooze_until"]
@@ -346,7 +347,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @content_column("constraint", "constraint")
     def rule_name(self, alert: Alert) -> str:
-        names = (rule_of(one.constraint).rpartition("/")[2] for one in alert.causes)
+        names = (rule_of(one.constraint) for one in alert.causes)
         return format_html_join(", ", "{}", ((inline(name),) for name in names))
 
     @content_column("also reported by")
@@ -392,14 +393,15 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         if "until" not in request.POST:
             return _ask_about(request, queryset, "snooze_until", "Snooze")
         try:
-            until = parse_datetime(request.POST["until"])
-        except ValueError:  # such as 30 February
-            until = None
-        if until is None:
+            # The browser names the reader's time zone.
+            zone = request.POST.get("zone") or "UTC"
+            validate_time_zone(zone)
+            until = instants.span_in(zone, request.POST["until"]).last
+        except (ValidationError, instants.BadMoment):
             messages.error(request, "Nothing was done: choose a day and a time.")
             return None
         try:
-            self._snooze(request, queryset, until.replace(tzinfo=datetime.UTC))
+            self._snooze(request, queryset, until)
         except alert_actions.SnoozeRefused as error:
             messages.error(request, f"Nothing was done: {error}")
         return None
@@ -531,6 +533,6 @@ def _ask_about(
         Alert,
         title=f"{verb}: {counted(len(rows), 'alert')}?",
         verb=verb,
-        alerts=[format_html("{} for {}", link_to_alert(one), link(one.user)) for one in rows],
+        shown=lines(format_html("{} for {}", link_to_alert(one), link(one.user)) for one in rows),
         resumes=any(one.kind == AlertKind.CONSTRAINT_PAUSED for one in rows),
     )

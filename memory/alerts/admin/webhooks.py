@@ -115,8 +115,8 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     dangerous = ["rotate_secret"]
     when_empty = "There are no webhook endpoints yet."
     readonly_fields = [
-        *("standing", "waiting", "lost", "every", "failing_since", "not_before", "disabled_at"),
-        *("disabled_reason", "previous_secret_until", "created_at"),
+        *("standing", "last_failure", "waiting", "lost", "every", "failing_since", "not_before"),
+        *("disabled_at", "disabled_reason", "previous_secret_until", "created_at"),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
@@ -155,6 +155,14 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         if not endpoint.enabled:
             return badge("revoked", "disabled")
         return badge("warning", "failing") if endpoint.failing_since else badge("ok", "enabled")
+
+    @content_column("last failure")
+    def last_failure(self, endpoint: WebhookEndpoint) -> str:
+        calls = DeliveryAttempt.objects.filter(delivery__endpoint=endpoint).exclude(error="")
+        failed = calls.order_by("-at").first() if endpoint.failing_since else None
+        if failed is None:
+            return NOTHING
+        return format_html("{}: {}", link(failed), inline(shortened(failed.error, 300)))
 
     @plain_column("waiting")
     def waiting(self, endpoint: WebhookEndpoint) -> str:

@@ -93,7 +93,7 @@ class PausableAdmin(MemoryAdmin[Of]):
             number = counted(len(rows), str(self.opts.verbose_name))
             shown = first_lines(list(map(link, rows)), MAX_LINKS)
             title = f"Pause work for {number}?"
-            return ask(request, "pause", rows, self.model, title=title, verb="Pause", paused=shown)
+            return ask(request, "pause", rows, self.model, title=title, verb="Pause", shown=shown)
         done = [pauses.pause(row, by=staff_of(request), reason=why) for row in rows]
         _report_result(
             request,

@@ -12,6 +12,12 @@
 
     // -- The chosen alert, beside the list --------------------------------------------------------
 
+    function mark(index) {
+        rows()[chosen]?.classList.remove('chosen');
+        chosen = index;
+        rows()[chosen].classList.add('chosen');
+    }
+
     async function swap(response) {
         const page = new DOMParser().parseFromString(await response.text(), 'text/html');
         const content = page.getElementById('content');
@@ -22,9 +28,15 @@
         for (const one of [content, ...content.querySelectorAll('[id]')]) {
             one.removeAttribute('id'); // ids are unique in the list's page
         }
-        const news = page.querySelector('.messagelist');
+        const news = page.querySelector('.messagelist') ?? inbox.querySelector(':scope > .messagelist');
         inbox.replaceChildren(...(news ? [news] : []), content);
+        localize(content);
         inbox.hidden = false;
+        // An act may have been undone on the alert before the chosen one.
+        const index = rows().findIndex(row => link(row).pathname === new URL(response.url).pathname);
+        if (index >= 0) {
+            mark(index);
+        }
         const state = content.querySelector('.fieldBox.field-standing .readonly');
         const cell = rows()[chosen]?.querySelector('.field-standing');
         if (state && cell) {
@@ -34,7 +46,8 @@
 
     async function show(row) {
         if (wide.matches && inbox) {
-            inbox.replaceChildren(); // no key may act on the alert that was chosen before
+            // No key may act on the alert that was chosen before; what was done there can be undone.
+            inbox.replaceChildren(...inbox.querySelectorAll(':scope > .messagelist'));
             const response = await fetch(link(row).href);
             if (rows()[chosen] === row) {
                 await swap(response);
@@ -47,9 +60,7 @@
         if (!all.length) {
             return;
         }
-        all[chosen]?.classList.remove('chosen');
-        chosen = Math.max(0, Math.min(index, all.length - 1));
-        all[chosen].classList.add('chosen');
+        mark(Math.max(0, Math.min(index, all.length - 1)));
         link(all[chosen]).focus();
         return show(all[chosen]);
     }
@@ -92,6 +103,7 @@
         j: () => rows().length ? choose(chosen + 1) : follow('next'),
         k: () => rows().length ? choose(chosen - 1) : window.history.back(),
         a: () => press('acknowledge'),
+        A: async () => { await press('acknowledge'); await keys.j(); },
         s: () => unfold('snooze_for_a_day', 'button:enabled'),
         r: () => press('resolve'),
         n: () => unfold('add_note', 'input[name=note]'),
@@ -139,9 +151,5 @@
     if (news) {
         document.title = `(${news.dataset.open}) ${title}`;
         window.setTimeout(look, EVERY);
-    }
-
-    for (const time of document.querySelectorAll('time[datetime]')) {
-        time.title = new Date(time.dateTime).toLocaleString(undefined, {dateStyle: 'medium', timeStyle: 'long'});
     }
 }

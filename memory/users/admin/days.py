@@ -130,7 +130,13 @@ def chosen(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
     bar = _bar(request, user, day, by)
     day = bar.day
     since = _day(request.GET, "since")
-    context: dict[str, Any] = {**_frame(bar, user), "is_chosen": True, "since": since}
+    asked = request.GET.get("on", "")
+    context: dict[str, Any] = {
+        **_frame(bar, user),
+        "is_chosen": True,
+        "since": since,
+        "not_shown": visible(asked) if asked not in ("", day.isoformat()) else "",
+    }
     if bar.is_forecast:
         return {**context, **_forecast(request, user, bar), **_alerts(request, user, None)}
     context |= _alerts(request, user, instants.span_of(user, day.isoformat()).last)

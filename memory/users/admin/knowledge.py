@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.http import HttpRequest
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.kernel.admin.display import NOTHING, inline
@@ -31,6 +31,8 @@ MAX_FIELDS = 4
 MAX_SOURCES = 3
 # Maximum number of fields named that are not shown.
 MAX_NAMED = 12
+# Maximum length of a value that is not broken, such as a date.
+MAX_WHOLE = 13
 _EMPTY: Collection[Any] = (None, "", [], {})
 
 Records = Mapping[RecordId, Any]
@@ -125,4 +127,8 @@ def _table(
 
 
 def _cell(value: Any) -> SafeString | str:
-    return NOTHING if value in _EMPTY else inline(describe_value(value, 80))
+    if value in _EMPTY:
+        return NOTHING
+    text = describe_value(value, 80)
+    shown = inline(text)
+    return format_html('<span class="whole">{}</span>', shown) if len(text) <= MAX_WHOLE else shown

@@ -33,7 +33,7 @@ from memory.log.admin.links import link_to_entry
 from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 from memory.users import progress, timeline
 from memory.users.admin import days
-from memory.users.timeline import KINDS, BadPlace, Cursor, EventSource, TimelineEvent, TimelinePage
+from memory.users.timeline import KINDS, BadPlace, Cursor, TimelineEvent, TimelinePage
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 
@@ -45,8 +45,6 @@ COST_DAYS = 30
 # If an entry was recorded more than this before or after it occurred, the day it occurred is shown
 # too.
 LATE = datetime.timedelta(days=1)
-# Label colours for entries, versions, runs and alerts.
-TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
 
 
 # -- The timeline ----------------------------------------------------------------------------------
@@ -74,7 +72,7 @@ class ShownEvent:
     """A timeline event, ready for display."""
 
     at: datetime.datetime
-    kind: SafeString
+    kind: str
     what: SafeString
     name: str
     day: datetime.date | None  # the day it occurred, in the user's time zone; None if close to `at`
@@ -85,7 +83,11 @@ def show_events(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[
     zone = ZoneInfo(user.time_zone)
     return [
         ShownEvent(
-            one.cursor.at, badge_of(one.kind), _what(one.row), one.kind.name, _day_of(one.row, zone)
+            one.cursor.at,
+            str(one.kind.model._meta.verbose_name),
+            _what(one.row),
+            one.kind.name,
+            _day_of(one.row, zone),
         )
         for one in moments
     ]
@@ -96,13 +98,6 @@ def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
     if not isinstance(row, LogEntry) or abs(row.occurred_at - row.recorded_at) <= LATE:
         return None
     return row.occurred_at.astimezone(zone).date()
-
-
-def badge_of(kind: EventSource) -> SafeString:
-    """Return the badge for a kind of event, in that kind's colour."""
-    return format_html(
-        '<span class="badge {}">{}</span>', TONES[kind.name], kind.model._meta.verbose_name
-    )
 
 
 def _what(row: Any) -> SafeString:

@@ -117,13 +117,13 @@ class MemoryUserAdmin(UserPages):
             None, "user_id", "called", "workspace", "time_zone", "metadata", "paused", "merges"
         ),
         section("Alerts", "alerts", "past_alerts", "constraints", "foreseen"),
-        section("Log", "entries", ("covered", "pending", "dismissed", "rejected")),
         section(
-            "Project",
-            *("structure", "calls", "head", "checkpoints", "project", "locations", "runs"),
-            "lanes",
+            "Log and project",
+            *("entries", ("covered", "pending", "dismissed", "rejected"), "structure", "calls"),
+            *("head", "checkpoints", "project", "locations", "runs", "lanes"),
+            *("public_id", "created_at", "constraints_due_at"),
+            collapsed=True,
         ),
-        section("More", "public_id", "created_at", "constraints_due_at"),
     ]
     readonly_fields = [
         name for name in flatten_fieldsets(fieldsets) if name not in ("time_zone", "metadata")

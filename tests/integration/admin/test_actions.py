@@ -3,6 +3,7 @@
 import datetime
 import re
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
@@ -164,16 +165,19 @@ def test_the_page_offers_what_makes_sense(admin_client: Client, rows: Rows) -> N
 def test_snoozing_until_a_moment_asks_for_one_that_is_to_come(
     admin_client: Client, rows: Rows
 ) -> None:
-    assert "Until (UTC)" in shown(act(admin_client, "snooze_until", rows[Alert]))
+    assert "Until ( UTC )" in shown(act(admin_client, "snooze_until", rows[Alert]))
     later = timezone.now() + datetime.timedelta(days=3)
 
-    for until in ("", "2020-01-01T09:00"):
-        response = act(admin_client, "snooze_until", rows[Alert], until=until)
+    for until, zone in (("", ""), ("2020-01-01T09:00", ""), (f"{later:%Y-%m-%dT%H:%M}", "Mars")):
+        response = act(admin_client, "snooze_until", rows[Alert], until=until, zone=zone)
         assert "Nothing was done" in str(messages_of(response))
-    response = act(admin_client, "snooze_until", rows[Alert], until=f"{later:%Y-%m-%dT%H:%M}")
-
-    assert messages_of(response) == ["1 alert snoozed."]
-    assert Alert.objects.get().snoozed_until == later.replace(second=0, microsecond=0)
+    moment = later.replace(second=0, microsecond=0)
+    tokyo = moment.astimezone(ZoneInfo("Asia/Tokyo"))
+    for zone, local in (("", moment), ("Asia/Tokyo", tokyo)):
+        until = f"{local:%Y-%m-%dT%H:%M}"
+        response = act(admin_client, "snooze_until", rows[Alert], until=until, zone=zone)
+        assert messages_of(response) == ["1 alert snoozed."]
+        assert Alert.objects.get().snoozed_until == moment
 
 
 def test_a_note_is_an_action_of_its_own_and_changes_nothing_else(
@@ -486,7 +490,7 @@ def test_a_version_is_restored_after_it_is_said_what_that_leaves_out(
     asked = act(admin_client, "restore", first, note="told in error")
     assert "t2 in travel.trips" in shown(asked)
     assert page_url(entry) in text_of(asked)
-    assert "Welcome, admin" in shown(asked), "who is asked is named as on every page"
+    assert "admin sees all workspaces" in shown(asked), "who is asked is named as on every page"
     assert 'value="told in error"' in text_of(asked)
     assert Checkpoint.objects.filter(user=user).count() == 2
     response = act(admin_client, "restore", first, confirmed="1", note="told in error", **answer)

@@ -202,3 +202,13 @@ def test_records_of_a_day_need_content(staff: Callable[..., Client], booked: Mem
 
     assert "domains" not in masked.context["day"]
     assert "Rome" not in text_of(masked)
+
+
+@pytest.mark.parametrize("asked", ["2019-01-01", "tomorrow"])
+def test_a_day_without_anything_to_show_is_named(
+    admin_client: Client, booked: MemoryUser, asked: str
+) -> None:
+    assert f"There is nothing to show for {asked} : this is the nearest day" in shown(
+        day(admin_client, booked, on=asked, by="occurred")
+    )
+    assert "nothing to show" not in shown(day(admin_client, booked, on="2020-05-02", by="occurred"))

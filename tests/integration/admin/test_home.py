@@ -329,6 +329,21 @@ def test_model_calls_are_counted_by_model(admin_client: Client, rows: Rows, peri
     assert sum(chart(admin_client, "cost", period).series[0].numbers) == 0.25
 
 
+@pytest.mark.parametrize("period", PERIODS)
+def test_failed_model_calls_have_a_colour_of_their_own(
+    admin_client: Client, rows: Rows, period: str
+) -> None:
+    for model in (LlmCall, LlmSpending):
+        model._default_manager.update(outcome=LlmOutcome.UNAVAILABLE)
+
+    answered, failed = chart(admin_client, "calls", period).series
+
+    assert (sum(answered.numbers), sum(failed.numbers)) == (0, 1)
+    assert failed.tone == "bad"
+    [url] = [link for number, link in zip(failed.numbers, failed.links, strict=True) if number]
+    assert len(rows_at(admin_client, url)) == 1
+
+
 def test_spending_of_others_is_left_out(admin_client: Client, rows: Rows) -> None:
     other = Workspace.objects.create(name="other")
     LlmSpending.objects.create(

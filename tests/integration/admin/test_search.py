@@ -83,5 +83,18 @@ def test_search_names_lists_it_leaves_out(staff: Staff, prescribed: RecordLocati
 def test_nothing_found_says_what_was_searched(admin_client: Client, rows: Rows) -> None:
     words = shown(admin_client.get("/admin/search/", {"q": "xyzzy"}))
 
-    assert "Nothing matches “ xyzzy ”, by user id, constraint or message" in words
+    assert "Nothing matches “ xyzzy ” among:" in words
+    assert "Alerts, by user id, constraint or message" in words
     assert "Enter a word" in shown(admin_client.get("/admin/search/"))
+
+
+def test_a_misspelt_word_is_answered_by_words_of_alerts(
+    admin_client: Client, staff: Staff, rows: Rows
+) -> None:
+    Alert.objects.update(message="Amoxicillin despite a severe penicillin allergy")
+
+    words = shown(admin_client.get("/admin/search/", {"q": "Penicilin"}))
+
+    assert "Did you mean penicillin ?" in words
+    masked = shown(staff("view_alert").get("/admin/search/", {"q": "Penicilin"}))
+    assert "Did you mean" not in masked

@@ -464,6 +464,17 @@ def test_password_alone_only_leads_to_adding_a_factor(staff: User, settings: Set
     assert client.get("/admin/").status_code == 200
 
 
+def test_pages_of_sign_in_have_the_rail_once_a_person_may_enter(
+    staff: User, settings: Settings
+) -> None:
+    for is_needed in (True, False):
+        settings.UAC_SECOND_FACTOR = is_needed
+        page = log_in(staff).get(reverse("mfa_index")).content
+        assert (b'id="rail"' in page) is not is_needed
+        assert b'id="logout-form"' in page
+    assert b'id="rail"' not in Client().get("/admin/login/").content
+
+
 def test_factor_is_not_added_in_a_session_left_open(staff: User) -> None:
     client = log_in(staff)
     age(client, 301)

@@ -10,7 +10,12 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory.alerts.delivery import webhook_endpoints
-from memory.alerts.models.webhooks import Delivery, DeliveryState, WebhookEndpoint
+from memory.alerts.models.webhooks import (
+    Delivery,
+    DeliveryAttempt,
+    DeliveryState,
+    WebhookEndpoint,
+)
 from memory.kernel.models.workspaces import Workspace
 from tests.integration.admin.conftest import (
     Rows,
@@ -189,3 +194,18 @@ def test_viewer_cannot_change_endpoints(staff: Any, rows: Rows) -> None:
     delivery.refresh_from_db()
     assert (endpoint.enabled, endpoint.previous_secret) == (False, None)
     assert delivery.state == DeliveryState.GIVEN_UP
+
+
+def test_a_failing_endpoint_says_why(admin_client: Client, rows: Rows) -> None:
+    delivery = rows[Delivery]
+    failed = DeliveryAttempt.objects.create(
+        delivery=delivery, at=timezone.now(), seconds=0.1, error="connection refused"
+    )
+    endpoint = delivery.endpoint
+    assert "connection refused" not in shown(admin_client.get(page_url(endpoint)))
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(failing_since=timezone.now())
+
+    page = admin_client.get(page_url(endpoint))
+
+    assert "connection refused" in shown(page)
+    assert page_url(failed) in text_of(page)

@@ -1,0 +1,21 @@
+'use strict';
+// Every page: "/" goes to the search in the header, and times are shown in the reader's zone.
+document.addEventListener('keydown', event => {
+    const field = document.getElementById('find-all');
+    const typing = event.target.closest('input, textarea, select, .editor');
+    if (field && event.key === '/' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        event.preventDefault();
+        field.focus();
+    }
+});
+
+/** Say the exact time of ages on hover, and let moments be chosen, in the reader's time zone. */
+function localize(part) {
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    for (const time of part.querySelectorAll('time[datetime]')) {
+        time.title = new Date(time.dateTime).toLocaleString(undefined, {dateStyle: 'medium', timeStyle: 'long'});
+    }
+    part.querySelectorAll('input[name=zone]').forEach(field => { field.value = zone; });
+    part.querySelectorAll('.zone').forEach(name => { name.textContent = zone; });
+}
+localize(document);
