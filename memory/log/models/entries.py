@@ -92,7 +92,6 @@ class LogEntry(models.Model):
             "log",
             "all messages and other entries, in order; a redacted entry has no content",
             order=("seq",),
-            without={"key_hash": "a keyed hash that only the server can compare"},
         )
         section = privacy.Section.PEOPLE
 
