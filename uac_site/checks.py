@@ -21,7 +21,13 @@ from memory.alerts.models.staff_mail import StaffSubscription
 from memory.integrations.mcp import issuer
 from memory.kernel import tracing
 from memory.kernel.database import timeouts
-from memory.kernel.settings import environment, language_models, overrides, sandbox_limits
+from memory.kernel.settings import (
+    content_settings,
+    environment,
+    language_models,
+    overrides,
+    sandbox_limits,
+)
 from memory.recall.search import embeddings
 from uac_site import service_checks
 from uac_site.sign_in import roles
@@ -42,6 +48,7 @@ VALIDATORS = (
     tracing.validate_server_settings,
     roles.validate_server_settings,
     issuer.validate_server_settings,
+    content_settings.validate_server_settings,
 )
 NO_MAIL = [
     f"django.core.mail.backends.{name}.EmailBackend"

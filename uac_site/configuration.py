@@ -44,6 +44,8 @@ def _default(setting: Setting) -> str:
 
 
 def _range(setting: Setting) -> str:
+    if setting.choices:
+        return ", ".join(map(_code, setting.choices))
     return "; ".join(filter(None, (_bounds(setting), setting.zero and f"0: {setting.zero}")))
 
 

@@ -175,9 +175,17 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             description="Blank settings use the server's defaults. Expired data is"
             " permanently deleted within minutes.",
         ),
+        section(
+            environment.CONTENT.title,
+            "content_in_effect",
+            *environment.CONTENT.overridable,
+            description="What happens to sensitive content that enters from now on: it is stored,"
+            " masked, allowed in typed data only (and masked elsewhere), or refused with its entry."
+            " Blank settings use the server's defaults. Changes take effect with the next request.",
+        ),
     ]
     readonly_fields = [
-        *("alerts_in_effect", "precision", "retention_in_effect"),
+        *("alerts_in_effect", "precision", "retention_in_effect", "content_in_effect"),
         *("paused", "users", "keys", "in_effect", "public_id", "created_at"),
         *("llm_in_effect", "llm_spent", "structure_in_effect", "quotas_in_effect"),
         "track_record",
@@ -289,6 +297,15 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         return lines(
             retention_settings.describe_retention(workspace.effective(environment.RETENTION))
         )
+
+    @plain_column("effective")
+    def content_in_effect(self, workspace: Workspace) -> str:
+        policy = workspace.content_policy
+        told = [
+            f"{capfirst(environment.SENSITIVE[kind])}: {action.replace('_', ' ')}."
+            for kind, action in policy.items()
+        ]
+        return lines(told or ["Everything is stored."])
 
     @plain_column("effective")
     def quotas_in_effect(self, workspace: Workspace) -> str:

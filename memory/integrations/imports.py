@@ -10,6 +10,7 @@ from pathlib import Path
 
 from memory.export.files import LIBRARY
 from memory.kernel.models.users import MemoryUser
+from memory.log import content_policy
 from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 
@@ -193,10 +194,12 @@ def _decoded(source: bytes, name: str) -> str:
 def queue(user: MemoryUser, files: Mapping[str, str], trigger: RunTrigger) -> Run:
     """Queue the import of these files into the user's project.
 
-    Raises ImportRefused as `check_files` does.
+    Raises ImportRefused as `check_files` does, and ContentRefused if the workspace's content policy
+    does not simply store what is in the files.
     """
     check_files(files)
     files = without_library(files)
+    content_policy.refuse_sensitive(user.workspace.content_policy, {"files": files})
     return runs.queue(
         user, RunKind.IMPORT, trigger, checkpoint=user.head, input={"files": dict(files)}
     )

@@ -30,7 +30,10 @@ _OF_PREFIX = Statement(
     lambda: ApiKey.objects.filter(prefix=Parameter("prefix"), revoked_at=None).order_by(),
     *("prefix", "digest", "scopes", "user_pks", "expires_at", "last_used_at"),
     *("workspace__name", "workspace__public_id"),
-    *(f"workspace__{field}" for field in environment.QUOTAS.overridable),
+    *(
+        f"workspace__{field}"
+        for field in (*environment.QUOTAS.overridable, *environment.CONTENT.overridable)
+    ),
 )
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
 # How long a replaced key stays valid alongside the new key.

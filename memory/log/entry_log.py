@@ -4,8 +4,8 @@ import datetime
 import hashlib
 import secrets
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import connection, transaction
@@ -21,7 +21,7 @@ from memory.kernel.hooks import later
 from memory.kernel.models.users import LaneName, MemoryUser
 from memory.kernel.users import refuse_merged
 from memory.kernel.work.hints import hint
-from memory.log import batching
+from memory.log import batching, content_policy
 from memory.log.lanes import KINDS
 from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import RecordEntry
@@ -107,14 +107,27 @@ class IdempotencyConflict(Exception):
 
 
 @retry_deadlocks
-def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[LogEntry]:
+def append(
+    user: MemoryUser,
+    drafts: Sequence[Draft],
+    *,
+    source: str,
+    policy: Mapping[str, str] | None = None,
+    may_refuse: bool = True,
+) -> list[LogEntry]:
     """Append the drafts in order, all or nothing, and return one entry per draft.
+
+    The content policy, by default that of the user's workspace, decides on secrets and personal
+    data: what it masks is not in the entries, and what it refuses raises ContentRefused. Without
+    `may_refuse`, that is masked as well, since nobody is there to change the drafts.
 
     If a draft's idempotency key is already in the log, the existing entry is returned and nothing
     is appended for that draft; also if that entry was cleared. Raises IdempotencyConflict if an
     entry that was not cleared differs from the draft, and UserMerged if the user was merged into
     another one: a merged user's log accepts only redactions.
     """
+    policy = user.workspace.content_policy if policy is None else policy
+    admitted, refused = _admit(drafts, policy, may_refuse=may_refuse)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(LOCK, [user.pk])
         row = cursor.fetchone()
@@ -128,11 +141,14 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
         existing = find_by_key(user, (draft.idempotency_key for draft in drafts))
         entries: list[LogEntry] = []
         new: list[LogEntry] = []
-        for draft in drafts:
+        for index, (given, draft) in enumerate(zip(drafts, admitted, strict=True)):
             if earlier := existing.get(draft.idempotency_key) if draft.idempotency_key else None:
-                if earlier.redacted_at is None and not says_the_same(earlier, draft):
+                # The policy may have changed since.
+                is_same = says_the_same(earlier, draft) or says_the_same(earlier, given)
+                if earlier.redacted_at is None and not is_same:
                     raise IdempotencyConflict(str(draft.idempotency_key), earlier.seq)
                 entries.append(earlier)
+                refused.pop(index, None)
                 continue
             seq += 1
             entry, length = _entry(
@@ -144,10 +160,55 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
             entries.append(entry)
             new.append(entry)
 
+        if refused:
+            raise content_policy.ContentRefused(refused, is_batch=len(drafts) > 1)
         if new:
             _store(cursor, user, new, log_bytes=size, now=now, given_time=given_time)
             _announce_messages(user, new, now)
     return entries
+
+
+def _admit(
+    drafts: Sequence[Draft], policy: Mapping[str, str], *, may_refuse: bool
+) -> tuple[Sequence[Draft], dict[int, Sequence[content_policy.Finding]]]:
+    """Return the drafts as the content policy lets them in, and what it refuses, by their index.
+
+    Copies of entries entered before, and nothing may prevent a redaction: both stay as they are.
+    """
+    entering = [
+        (index, draft)
+        for index, draft in enumerate(drafts)
+        if draft.source is None and draft.kind != EntryKind.REDACTION
+    ]
+    if not policy or not entering:
+        return drafts, {}
+    admitted, deadline = list(drafts), content_policy.deadline(policy)
+    refused: dict[int, Sequence[content_policy.Finding]] = {}
+    for index, draft in entering:
+        inspection = content_policy.Inspection(policy, deadline, may_refuse=may_refuse)
+        admitted[index] = _inspect(draft, inspection)
+        if inspection.refused:
+            refused[index] = inspection.refused
+    return admitted, refused
+
+
+def _inspect(draft: Draft, inspection: content_policy.Inspection) -> Draft:
+    for name in ("session_id", "role", "speaker", "agent_id", "idempotency_key"):
+        inspection.name(getattr(draft, name) or "", name)
+    data = draft.data
+    if draft.kind == EntryKind.RECORD and data is not None:
+        for name in ("domain", "type", "collection", "key"):
+            inspection.name(data.get(name) or "", name, is_typed=True)
+        if "data" in data:
+            data = {**data, "data": inspection.value(data["data"], "data", is_typed=True)}
+    else:
+        data = inspection.value(data, "data")
+    return replace(
+        draft,
+        content=inspection.value(draft.content, "content"),
+        metadata=inspection.value(draft.metadata, "metadata"),
+        data=data,
+    )
 
 
 def find_by_key(user: MemoryUser, keys: Iterable[str | None]) -> dict[str | None, LogEntry]:

@@ -601,7 +601,8 @@ def _commit(
         checkpoints.commit(lane, user, None, decisions)
         own = [bool(mine & set(fact.sources)) for fact in facts]
         drafts = _drafts(list(itertools.compress(facts, own)), by_seq)
-        appended = iter(entry_log.append(user, drafts, source="memorize") if drafts else [])
+        append = functools.partial(entry_log.append, source="memorize", may_refuse=False)
+        appended = iter(append(user, drafts) if drafts else [])
     actual = [next(appended).seq if is_own else None for is_own in own]
     return dict(zip(answer.numbers, actual, strict=True))
 

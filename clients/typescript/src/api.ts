@@ -1796,6 +1796,8 @@ export interface components {
             rejected: components["schemas"]["Rejected"][];
             /** @description Which of these entries have values that did not fit their fields. The values are kept in the records, set aside, as they were sent. */
             set_aside: components["schemas"]["SetAside"][];
+            /** @description Which of these entries contain what the workspace's content policy masked. The text has `[masked: KIND]` in its place. */
+            masked: components["schemas"]["Masked"][];
             /** @description With `wait`: the user's constraints that read a widened field. They may fail if the field is empty. */
             constraints_to_check?: string[];
         };
@@ -2947,6 +2949,14 @@ export interface components {
             /** @description A warning if an alert was raised in a sandbox meant for development only; otherwise null. */
             warning: string | null;
         };
+        /** @description Something sensitive that the workspace's content policy masked in an entry. */
+        Masked: {
+            seq: number;
+            /** @description `content`, `data` or `metadata`. */
+            field: string;
+            /** @description What was masked, such as `email_address`. */
+            kind: string;
+        };
         /** @description The contribution of the search by meaning to the results. */
         Meaning: {
             /** @description The embedding model, or both models while logs are being re-embedded; null if the results come from keyword search only. */
@@ -4001,6 +4011,7 @@ export interface components {
          *     * `urn:uac:problem:code-failed` - urn:uac:problem:code-failed
          *     * `urn:uac:problem:no-value` - urn:uac:problem:no-value
          *     * `urn:uac:problem:gate-refused` - urn:uac:problem:gate-refused
+         *     * `urn:uac:problem:content-refused` - urn:uac:problem:content-refused
          *     * `urn:uac:problem:no-answer` - urn:uac:problem:no-answer
          *     * `urn:uac:problem:key-reused` - urn:uac:problem:key-reused
          *     * `urn:uac:problem:too-many-requests` - urn:uac:problem:too-many-requests
@@ -4009,7 +4020,7 @@ export interface components {
          *     * `urn:uac:problem:being-redacted` - urn:uac:problem:being-redacted
          * @enum {string}
          */
-        TypeEnum: "urn:uac:problem:malformed-request" | "urn:uac:problem:invalid-fields" | "urn:uac:problem:no-key" | "urn:uac:problem:not-allowed" | "urn:uac:problem:no-room" | "urn:uac:problem:not-found" | "urn:uac:problem:method-not-allowed" | "urn:uac:problem:not-acceptable" | "urn:uac:problem:conflict" | "urn:uac:problem:in-progress" | "urn:uac:problem:user-merged" | "urn:uac:problem:not-computable" | "urn:uac:problem:redacted" | "urn:uac:problem:changed" | "urn:uac:problem:too-large" | "urn:uac:problem:unsupported-media-type" | "urn:uac:problem:wrong-host" | "urn:uac:problem:unprocessable" | "urn:uac:problem:code-failed" | "urn:uac:problem:no-value" | "urn:uac:problem:gate-refused" | "urn:uac:problem:no-answer" | "urn:uac:problem:key-reused" | "urn:uac:problem:too-many-requests" | "urn:uac:problem:server-error" | "urn:uac:problem:unavailable" | "urn:uac:problem:being-redacted";
+        TypeEnum: "urn:uac:problem:malformed-request" | "urn:uac:problem:invalid-fields" | "urn:uac:problem:no-key" | "urn:uac:problem:not-allowed" | "urn:uac:problem:no-room" | "urn:uac:problem:not-found" | "urn:uac:problem:method-not-allowed" | "urn:uac:problem:not-acceptable" | "urn:uac:problem:conflict" | "urn:uac:problem:in-progress" | "urn:uac:problem:user-merged" | "urn:uac:problem:not-computable" | "urn:uac:problem:redacted" | "urn:uac:problem:changed" | "urn:uac:problem:too-large" | "urn:uac:problem:unsupported-media-type" | "urn:uac:problem:wrong-host" | "urn:uac:problem:unprocessable" | "urn:uac:problem:code-failed" | "urn:uac:problem:no-value" | "urn:uac:problem:gate-refused" | "urn:uac:problem:content-refused" | "urn:uac:problem:no-answer" | "urn:uac:problem:key-reused" | "urn:uac:problem:too-many-requests" | "urn:uac:problem:server-error" | "urn:uac:problem:unavailable" | "urn:uac:problem:being-redacted";
         /** @description A record in typed JSON. */
         TypedRecord: {
             /** @description The name of the record's class. */
@@ -4544,6 +4555,7 @@ export type LibraryConstraint = components['schemas']['LibraryConstraint'];
 export type LibraryConstraintDetail = components['schemas']['LibraryConstraintDetail'];
 export type LibraryPage = components['schemas']['LibraryPage'];
 export type Manifest = components['schemas']['Manifest'];
+export type Masked = components['schemas']['Masked'];
 export type Meaning = components['schemas']['Meaning'];
 export type Merge = components['schemas']['Merge'];
 export type MomentRequest = components['schemas']['MomentRequest'];

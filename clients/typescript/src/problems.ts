@@ -65,6 +65,9 @@ export class NoValue extends Problem {}
 /** The gate refused the change: `verdict` has each check's findings. */
 export class GateRefused extends Problem {}
 
+/** The workspace's content policy does not allow a secret or personal data: `errors` names the fields. */
+export class ContentRefused extends Problem {}
+
 /** The language model did not reach an answer. See `error`. */
 export class NoAnswer extends Problem {}
 
@@ -105,6 +108,7 @@ export const BY_NAME: Record<string, typeof Problem> = {
   "code-failed": CodeFailed,
   "no-value": NoValue,
   "gate-refused": GateRefused,
+  "content-refused": ContentRefused,
   "no-answer": NoAnswer,
   "key-reused": KeyReused,
   "too-many-requests": TooManyRequests,

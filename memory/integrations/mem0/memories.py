@@ -392,7 +392,9 @@ def update(workspace: Workspace, change: Change, *, by: str) -> Memory:
         if draft is None:
             return memory
         quotas.check_entries(workspace, original.user, 1)
-        return Memory(original, entry_log.append(original.user, [draft], source=by)[0])
+        policy = workspace.content_policy
+        (now,) = entry_log.append(original.user, [draft], source=by, policy=policy)
+        return Memory(original, now)
 
 
 def delete(workspace: Workspace, memory_id: str, *, by: str) -> None:

@@ -24,11 +24,12 @@ from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.serializers import validated
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.environment import SENSITIVE
 from memory.kernel.users import find_or_create_user, find_user
 from memory.kernel.workspaces import reach, reaches
 from memory.llm import lane_status
 from memory.llm.lane_status import LaneState
-from memory.log import entry_log
+from memory.log import content_policy, entry_log
 from memory.log.api.entries import append_once
 from memory.log.models.entries import LogEntry
 
@@ -83,6 +84,12 @@ class Mem0View(IdempotentView):
         if warnings := getattr(self, "ignored", ()):
             answer["Warning"] = ", ".join(f'299 uac "{text}"' for text in warnings[:MAX_WARNINGS])
         return answer
+
+    def tell_masked(self, entries: Sequence[LogEntry]) -> None:
+        """Have the answer say what the content policy masked in these entries."""
+        for entry in entries:
+            for found in content_policy.masked_in(entry):
+                self.ignored.append(f"{found.field}: masked, since it had {SENSITIVE[found.kind]}")
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         """Return the handler that formats errors the way mem0's client expects."""
@@ -185,6 +192,7 @@ class Add(Mem0View):
         throttles.take(request, ENTRIES, len(drafts))
         # mem0's client sends no Idempotency-Key, but other callers of this URL might.
         entries = self._append(body["user_id"], drafts)
+        self.tell_masked(entries)
         if body["infer"]:
             work = lane_status.read_status(entries[0].user)
             ahead = "; a language model will process them."
@@ -291,6 +299,7 @@ class OneMemory(Mem0View):
         self.refuse_others(memory_id)
         throttles.take(request, ENTRIES)
         memory = memories.update(self.workspace, change, by=self.caller)
+        self.tell_masked([memory.now])
         return Response(memory.to_json())
 
     def delete(self, request: Request, memory_id: str) -> Response:

@@ -76,6 +76,7 @@ class Refusal(exceptions.APIException):
         super().__init__(str(refused))
         self.status_code = refused.status
         self.problem = refused.problem
+        self.errors = refused.errors
         self.wait = Unavailable.wait if refused.status == Unavailable.status_code else None
 
 
@@ -170,7 +171,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     response.data = document
     if isinstance(error, exceptions.ValidationError):
         response.data["errors"] = error.detail
-    if isinstance(error, NamesNothing | Incompatible):
+    if isinstance(error, NamesNothing | Incompatible | Refusal) and error.errors:
         response.data["errors"] = error.errors
     if isinstance(error, OverLimit):
         response.data["limit"] = error.limit

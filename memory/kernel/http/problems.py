@@ -85,6 +85,12 @@ PROBLEMS = (
         422,
         "The gate refused the change: `verdict` has each check's findings.",
     ),
+    Problem(
+        "content-refused",
+        422,
+        "The workspace's content policy does not allow a secret or personal data: `errors` names"
+        " the fields.",
+    ),
     Problem("no-answer", 422, "The language model did not reach an answer. See `error`."),
     Problem("key-reused", 422, "The `Idempotency-Key` was used for a different request."),
     Problem(

@@ -7,6 +7,7 @@ from django.db import models
 
 from memory.kernel.settings import (
     alert_settings,
+    content_settings,
     environment,
     sandbox_limits,
     track_record_settings,
@@ -19,6 +20,16 @@ def _whole(
     verbose_name: str | None = None,
 ) -> "models.PositiveIntegerField[float | int | str | None, int | None]":
     return models.PositiveIntegerField(verbose_name, null=True, blank=True)
+
+
+def _action(verbose_name: str) -> "models.CharField[str, str]":
+    return models.CharField(
+        verbose_name,
+        max_length=16,
+        blank=True,
+        default="",
+        choices=[(one, one.replace("_", " ")) for one in environment.CONTENT_ACTIONS],
+    )
 
 
 # The groups of settings below except the sandbox limits, which depend on each other and are
@@ -100,12 +111,20 @@ class SettingsOverrides(models.Model):
     keep_runs_days = _whole("keep runs for (days)")
     keep_llm_calls_days = _whole("keep model calls for (days)")
 
+    content_secret = _action("secret")
+    content_email_address = _action("e-mail address")
+    content_phone_number = _action("phone number")
+    content_credit_card = _action("payment card")
+    content_iban_code = _action("IBAN")
+    content_ip_address = _action("IP address")
+
     class Meta:
         abstract = True
 
     def overrides(self, group: environment.Group) -> Overrides:
-        """Return the overrides of a group's settings, keyed by field."""
-        return {field: getattr(self, field) for field in group.overridable}
+        """Return the overrides of a group's settings, keyed by field; a blank text is none."""
+        values = {field: getattr(self, field) for field in group.overridable}
+        return {field: None if value == "" else value for field, value in values.items()}
 
     def effective(self, group: environment.Group) -> dict[str, Any]:
         """Return a group's effective settings, keyed by field."""
@@ -126,11 +145,23 @@ class SettingsOverrides(models.Model):
         """The effective track record limits; a language model that exceeds them is stopped."""
         return track_record_settings.EffectiveSettings(**self.effective(environment.TRACK_RECORD))
 
+    @property
+    def content_policy(self) -> dict[str, str]:
+        """The effective action for each kind of sensitive content that is not simply stored."""
+        actions = self.effective(environment.CONTENT)
+        return {
+            field.removeprefix("content_"): action
+            for field, action in actions.items()
+            if action != environment.STORED
+        }
+
     def clean(self) -> None:
         """Reject overrides that are out of range or contradict each other."""
         super().clean()
         problems = sandbox_limits.validate_overrides(self.overrides(environment.SANDBOXES))
         for group in OTHERS:
             problems |= validate_overrides(group, self.overrides(group))
+        actions = {field: getattr(self, field) for field in environment.CONTENT.overridable}
+        problems |= content_settings.validate_overrides(actions)
         if problems:
             raise ValidationError(problems)

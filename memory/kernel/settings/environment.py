@@ -31,6 +31,8 @@ class Setting:
     zero: str = ""
     reason: str = ""
     field: str = ""
+    # The only values allowed, if the value is one of a few words.
+    choices: Sequence[str] = ()
     # The value's type, if it differs from the default's.
     kind: type[Any] | None = None
     # The default in development, if different.
@@ -97,6 +99,22 @@ _YEAR_MINUTES = 366 * 24 * 60
 _CENTURY_DAYS = 36_525
 # How long a wake-up hint is valid, and thus stays in a queue that nobody reads.
 _HINT_SECONDS = 10
+# Kinds of sensitive content, as the content policy names them, and in words. All but secrets are
+# named as Presidio's entities.
+SENSITIVE = {
+    "secret": "keys, tokens and passwords with a known form",
+    "email_address": "e-mail addresses",
+    "phone_number": "telephone numbers",
+    "credit_card": "numbers of payment cards",
+    "iban_code": "bank accounts (IBAN)",
+    "ip_address": "IP addresses",
+}
+STORED, MASKED, TYPED_ONLY, REFUSED = CONTENT_ACTIONS = (
+    "stored",
+    "masked",
+    "typed_only",
+    "refused",
+)
 
 # Laid out as a table with two or three lines per row.
 # fmt: off
@@ -399,6 +417,12 @@ RETENTION = Group("Retention", check="uac.E031", settings=(
             " their cost stays on record.", "days", 1, _CENTURY_DAYS, zero="for ever",
             field="keep_llm_calls_days"),
 ))
+CONTENT = Group("Content policy", check="uac.E038", settings=tuple(
+    Setting(f"UAC_CONTENT_{kind.upper()}", STORED, f"What happens to {words} in new entries,"
+            " proposals and imports: they are stored, masked, allowed in typed data only, or"
+            " refused.", choices=CONTENT_ACTIONS, field=f"content_{kind}")
+    for kind, words in SENSITIVE.items()
+))
 WEBHOOKS = Group("Webhooks", check="uac.E008", settings=(
     Setting("UAC_WEBHOOK_ALLOW_HTTP", False, "Allow endpoints without TLS.", development=True),
     Setting("UAC_WEBHOOK_ALLOWED_NETWORKS", [], "Networks besides the public internet to which"
@@ -480,8 +504,8 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
 
 GROUPS = (
     *(SERVER, SIGN_IN, DATABASE, WORKERS, SANDBOXES, CONSTRAINTS, ALERTS, SEARCH),
-    *(LANGUAGE_MODEL, TRACK_RECORD, STRUCTURING, QUOTAS, RETENTION, WEBHOOKS, MAIL, EVENTS),
-    *(AGENTS, MONITORING),
+    *(LANGUAGE_MODEL, TRACK_RECORD, STRUCTURING, QUOTAS, RETENTION, CONTENT, WEBHOOKS, MAIL),
+    *(EVENTS, AGENTS, MONITORING),
 )
 SETTINGS = {setting.name: setting for group in GROUPS for setting in group.settings}
 # Maps each variable to the id of the system check that reports invalid values.

@@ -32,10 +32,14 @@ def validate_overrides(group: Group, overrides: Overrides) -> dict[str, str]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map each numeric server setting that is out of range to the problem."""
+    """Map each server setting that is out of range, or none of the choices, to the problem."""
     numbers = [one for one in environment.SETTINGS.values() if one.minimum is not None]
     values = {setting.name: getattr(settings, setting.name) for setting in numbers}
     problems = _validate(numbers, values, lambda setting: setting.name)
+    for setting in environment.SETTINGS.values():
+        value = getattr(settings, setting.name) if setting.choices else None
+        if value is not None and value not in setting.choices:
+            problems[setting.name] = f"must be one of {', '.join(setting.choices)}, not {value!r}."
     return {name: f"{name} {problem}" for name, problem in problems.items()}
 
 

@@ -53,8 +53,8 @@ def once(
     """Do the write, unless it has already been done under this key.
 
     `fingerprint` identifies the request. The result is a row, a row with a JSON object, or JSON;
-    `user` is the user it is about, by default the row's. `nameless` stores only keyed hashes,
-    because the key and the request may identify a person whom this write erases. An earlier write
+    `user` is the user it is about, by default the row's. `nameless` stores only a keyed
+    hash of the key, too, because it may identify a person whom this write erases. An earlier write
     whose result `has_failed` is done again, and its result takes the place of the earlier one.
     Returns the write's result and whether it had already been done. Raises KeyReused if the key was
     used with a different fingerprint, KeyInProgress while the first request with the key is being
@@ -90,7 +90,8 @@ def once(
             workspace=workspace,
             user=None if nameless else user or _user_of(result),
             key=_nameless(key) if nameless else key,
-            fingerprint=_nameless(fingerprint) if nameless else fingerprint,
+            # Keyed, since a short body could be guessed from a plain hash.
+            fingerprint=_nameless(fingerprint),
             reference=_reference_to(result),
         )
     return result, False

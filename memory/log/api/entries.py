@@ -32,7 +32,7 @@ from memory.kernel.http.serializers import MAX_NAMED, unknown_fields
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
-from memory.log import entry_log, fixes
+from memory.log import content_policy, entry_log, fixes
 from memory.log.api.entry_serializers import (
     MAX_ENTRIES,
     PROPOSE,
@@ -162,7 +162,7 @@ class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Log
         location = reverse("entry-list", args=[user_id]) + f"?after={first - 1}"
         if len(serialized) == 1:
             location = reverse("entry-detail", args=[user_id, first])
-        answer = _appended(serialized)
+        answer = _appended(entries, serialized)
         if limit:
             answer |= _describe_widened_fields(user, records)
         return operations.accepted(answer, location)
@@ -199,7 +199,8 @@ def append_once(
         principal = principal_of(view.request)
         quotas.check_entries(principal.workspace, user, len(drafts))
         try:
-            entries[:] = entry_log.append(user, drafts, source=str(principal))
+            policy = principal.workspace.content_policy
+            entries[:] = entry_log.append(user, drafts, source=str(principal), policy=policy)
         except entry_log.IdempotencyConflict as conflict:
             raise Unprocessable(str(conflict)) from None
         return [entry.seq for entry in entries]
@@ -208,7 +209,7 @@ def append_once(
     return entries or entry_log.read(user, seqs)
 
 
-def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _appended(entries: Sequence[LogEntry], serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the response for appended entries."""
     return {
         "entries": serialized,
@@ -223,6 +224,11 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
             {"seq": item["seq"], "fields": item["set_aside"], "fix": fixes.FIX_SET_ASIDE}
             for item in serialized
             if item["set_aside"]
+        ],
+        "masked": [
+            {"seq": entry.seq, "field": found.field, "kind": found.kind}
+            for entry in entries
+            for found in content_policy.masked_in(entry)
         ],
     }
 

@@ -299,6 +299,14 @@ class SetAsideSerializer(serializers.Serializer[Any]):
     fix = serializers.CharField()
 
 
+class MaskedSerializer(serializers.Serializer[Any]):
+    """Something sensitive that the workspace's content policy masked in an entry."""
+
+    seq = serializers.IntegerField()
+    field = serializers.CharField(help_text="`content`, `data` or `metadata`.")
+    kind = serializers.CharField(help_text="What was masked, such as `email_address`.")
+
+
 WIDENED = inline_serializer(
     "Widened",
     {
@@ -337,6 +345,11 @@ class AppendedSerializer(serializers.Serializer[Any]):
         many=True,
         help_text="Which of these entries have values that did not fit their fields. The values are"
         " kept in the records, set aside, as they were sent.",
+    )
+    masked = MaskedSerializer(
+        many=True,
+        help_text="Which of these entries contain what the workspace's content policy masked. The"
+        " text has `[masked: KIND]` in its place.",
     )
     widened = WIDENED
     constraints_to_check = serializers.ListField(

@@ -11,6 +11,7 @@ from memory.integrations import imports
 from memory.integrations.imports import ImportRefused
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import hints
+from memory.log.sensitive_text import NotAdmitted
 from memory.versions.models.runs import RunOutcome, RunStatus, RunTrigger
 
 
@@ -43,7 +44,7 @@ class Command(BaseCommand):
             )
         try:
             run = imports.queue(rows[0], imports.read_folder(options["folder"]), RunTrigger.COMMAND)
-        except ImportRefused as error:
+        except (ImportRefused, NotAdmitted) as error:
             raise CommandError(str(error)) from None
         hints.wait_done(run.pk, options["wait"])
         run.refresh_from_db()

@@ -13,6 +13,7 @@ from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff import access
 from memory.kernel.users import UserMerged, refuse_merged
+from memory.log import content_policy, sensitive_text
 from memory.versions import past_states, runs
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.runs import Run, RunKind, RunTrigger
@@ -24,6 +25,7 @@ REFUSED = (
     past_states.BeingRedacted,
     Redacted,
     LimitExceeded,
+    sensitive_text.NotAdmitted,
 )
 # Seconds that a page waits for a run it has started.
 _WAIT_SECONDS = 5.0
@@ -72,6 +74,7 @@ def propose(
     """
     refuse_merged(user)
     past_states.refuse_being_redacted(user)
+    content_policy.refuse_sensitive(user.workspace.content_policy, {"edits": list(edits)})
     return runs.queue(
         user,
         RunKind.PROPOSAL,

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.kernel.http import operations, waiting
+from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import NamesNothing
 from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.serializers import MAX_NAMED, StrictSerializer, validated
@@ -24,6 +25,7 @@ from memory.kernel.http.stored import (
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
+from memory.log import content_policy
 from memory.project import EditError, proposal_from_json
 from memory.versions import checkpoints, past_states, runs
 from memory.versions.api import edit_schemas
@@ -293,17 +295,22 @@ def propose(
     `edits` returns the edits, or raises if the current state does not allow them; the edits must
     settle the entries in `considered`. `files` are whole files, based on the version `base`.
     `expects` returns the hashes that the project's files must still have, keyed by path, or raises
-    if the request's precondition fails.
+    if the request's precondition fails. Raises ContentRefused if the workspace's content policy
+    does not simply store what is in the edits, or new in the files.
     """
 
     def queue() -> Run:
+        proposed = edits()
+        if policy := principal_of(view.request).workspace.content_policy:
+            new_lines = _new_lines(base or user.head, files or {})
+            content_policy.refuse_sensitive(policy, {"edits": proposed, "files": new_lines})
         return runs.queue(
             user,
             RunKind.PROPOSAL,
             RunTrigger.API,
             checkpoint=base or user.head,
             input={
-                "edits": edits(),
+                "edits": proposed,
                 "considered": list(considered),
                 "files": dict(files or {}),
                 "expects": dict(expects()),
@@ -311,6 +318,16 @@ def propose(
         )
 
     return answer_run(view, user, queue, DecisionSerializer, limit)
+
+
+def _new_lines(base: Checkpoint | None, files: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the lines of each file that its version in `base` does not have."""
+    known = checkpoints.read_files(base, files.keys()) if base else {}
+    return {
+        path: "\n".join(line for line in (source or "").splitlines() if line not in known_lines)
+        for path, source in files.items()
+        for known_lines in [set(known.get(path, "").splitlines())]
+    }
 
 
 def _version(user: MemoryUser, version: int) -> Checkpoint:

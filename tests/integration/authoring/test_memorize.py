@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from memory.llm.models import LlmCall
 from memory.log.entry_log import coverage
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
@@ -61,6 +62,20 @@ def remembering(*answers: Reply) -> Callable[[Request], Reply]:
 
 def slices(server: LlmServer) -> list[list[int]]:
     return [numbers(request) for request in server.requests if "remember" in request.tools]
+
+
+def test_a_fact_is_masked_even_if_the_policy_refuses(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    # Given a message from before the policy
+    key = "AKIA" + "IOSFODNN7EXAMPLE"
+    say(f"My key is {key}.")
+    Workspace.objects.update(content_secret="refused")
+    # When a fact repeats what the policy refuses
+    work(script=remembering(remembers((f"The user's key is {key}.", [1]))))
+    # Then it is in the log without it, and the message is settled
+    assert [fact.content for fact in facts()] == ["The user's key is [masked: secret]."]
+    assert EntryOutcome.objects.filter(user=user, seq=1).exists()
 
 
 def test_sessions_are_not_mixed(user: MemoryUser, say: Say, work: Work) -> None:

@@ -61,6 +61,7 @@ def test_a_safe_production_is_accepted(settings: Settings) -> None:
         ({"UAC_SANDBOX_RUNNER": "none"}, "uac.E004"),
         ({"UAC_SANDBOX_WALL_SECONDS": 0}, "uac.E005"),
         ({"UAC_SANDBOX_TOTAL_SECONDS": 3600}, "uac.E005"),
+        ({"UAC_CONTENT_SECRET": "hidden"}, "uac.E038"),
         ({"UAC_LLM_MODEL": "gpt-5-mini"}, "uac.E006"),
         ({"UAC_LLM_BASE_URL": "ftp://models"}, "uac.E006"),
         ({"UAC_LLM_BASE_URL": "https://key@models/v1"}, "uac.E006"),

@@ -8,6 +8,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from click.testing import CliRunner
 from userascode.cli import main
 from userascode.imports.formats import Skipped, items_of
 from userascode.imports.reading import UnreadableExport, values_of
-from userascode.imports.running import NothingToImport, Report
+from userascode.imports.running import NothingToImport, Report, import_items
+from userascode.problems import ContentRefused
 
 AT = "2026-03-01T10:00:00+00:00"
 
@@ -456,3 +458,62 @@ def test_python_that_is_no_text_is_refused(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "pets.py").write_bytes(b"\xff")
 
     assert run(str(tmp_path), status=1).startswith("Error: ")
+
+
+class GuardedLog:
+    """The log of a user, on a server whose content policy refuses and masks."""
+
+    def __init__(self) -> None:
+        self.logged: list[Any] = []
+        self.entries = SimpleNamespace(list=lambda page_size: self.logged)
+
+    def details(self) -> Any:
+        return SimpleNamespace(entries=SimpleNamespace(total=0))
+
+    def add(self, *new: Any) -> Any:
+        found = {
+            str(index): {"content": ["It has a secret."]}
+            for index, one in enumerate(new)
+            if "refused" in one["content"]
+        }
+        if found:
+            # At most two are named at a time.
+            errors = dict(list(found.items())[:2])
+            told = {"entries": errors} if len(new) > 1 else errors["0"]
+            answer: Any = SimpleNamespace(errors=told, type="", status=422, detail="")
+            answer.request_id = answer.limit = None
+            raise ContentRefused(answer)
+        first = len(self.logged) + 1
+        added = [
+            SimpleNamespace(
+                seq=first + index,
+                content=one["content"].replace("secret", "[masked: secret]"),
+                idempotency_key=one["idempotency_key"],
+                redacted_at=None,
+            )
+            for index, one in enumerate(new)
+        ]
+        self.logged += added
+        masked = [one for one in added if "masked" in one.content]
+        return SimpleNamespace(entries=added, masked=masked)
+
+
+@pytest.mark.parametrize("others", [[], ["a", "a secret", "b"]])
+def test_what_the_content_policy_keeps_out_is_counted(others: list[str]) -> None:
+    texts = ["refused", *others, *["refused"] * (4 if others else 0)]
+    items: Any = [
+        {"kind": "message", "content": text, "idempotency_key": str(number)}
+        for number, text in enumerate(texts)
+    ]
+    log: Any = GuardedLog()
+
+    *_, report = import_items(log, items)
+
+    assert [one.content for one in log.logged] == [
+        text.replace("secret", "[masked: secret]") for text in others
+    ]
+    assert (report.added, report.verified) == (len(others), len(others))
+    assert report.skipped == {
+        "entries with secrets or personal data, refused": texts.count("refused"),
+        **({"secrets or personal data, masked": 1} if others else {}),
+    }

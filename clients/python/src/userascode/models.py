@@ -276,6 +276,9 @@ class Appended(Model):
     set_aside: list[SetAside]
     """Which of these entries have values that did not fit their fields. The values are kept in
     the records, set aside, as they were sent."""
+    masked: list[Masked]
+    """Which of these entries contain what the workspace's content policy masked. The text has
+    `[masked: KIND]` in its place."""
     constraints_to_check: list[str] | None = None
     """With `wait`: the user's constraints that read a widened field. They may fail if the
     field is empty."""
@@ -1291,6 +1294,16 @@ class Manifest(Model):
     null."""
 
 
+class Masked(Model):
+    """Something sensitive that the workspace's content policy masked in an entry."""
+
+    seq: int
+    field: str
+    """`content`, `data` or `metadata`."""
+    kind: str
+    """What was masked, such as `email_address`."""
+
+
 class Meaning(Model):
     """The contribution of the search by meaning to the results."""
 
@@ -1927,6 +1940,7 @@ TypeEnum: TypeAlias = (
         "urn:uac:problem:code-failed",
         "urn:uac:problem:no-value",
         "urn:uac:problem:gate-refused",
+        "urn:uac:problem:content-refused",
         "urn:uac:problem:no-answer",
         "urn:uac:problem:key-reused",
         "urn:uac:problem:too-many-requests",

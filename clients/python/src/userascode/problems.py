@@ -90,6 +90,11 @@ class GateRefused(Problem):
     """The gate refused the change: `verdict` has each check's findings."""
 
 
+class ContentRefused(Problem):
+    """The workspace's content policy does not allow a secret or personal data: `errors` names
+    the fields."""
+
+
 class NoAnswer(Problem):
     """The language model did not reach an answer. See `error`."""
 
@@ -136,6 +141,7 @@ BY_NAME: dict[str, type[Problem]] = {
     "code-failed": CodeFailed,
     "no-value": NoValue,
     "gate-refused": GateRefused,
+    "content-refused": ContentRefused,
     "no-answer": NoAnswer,
     "key-reused": KeyReused,
     "too-many-requests": TooManyRequests,

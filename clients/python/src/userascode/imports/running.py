@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from userascode._sync.user import User
 from userascode.errors import UserAsCodeError
 from userascode.imports.formats import Item, Skipped
+from userascode.models import Appended
+from userascode.problems import ContentRefused
 
 if TYPE_CHECKING:
     from userascode.params import NewTextEntry
 
 # Limits of a request: entries, and characters.
 BATCH = 200
-BATCH_CHARACTERS = 1_000_000
+BATCH_CHARACTERS = 250_000
 MAX_CONTENT = 1_000_000
 # Entries that are read at a time; each may be as large as a request.
 PAGE = 100
@@ -93,20 +95,25 @@ class Report:
 def import_items(user: User, items: Iterable[Item]) -> Iterator[Report]:
     """Append the entries of an export; yield the report after each request, and at the end.
 
-    An import that was interrupted is repeated: what is there already is not added again, and what
-    was redacted since is left out. At the end, all entries are read from the log and compared.
+    What the workspace's content policy refuses is left out. An import that was interrupted is
+    repeated: what is there already is not added again, and what was redacted since is left out. At
+    the end, all entries are read from the log and compared.
     Raises NothingToImport or NotVerified.
     """
     report = Report()
     expected: dict[str, bytes] = {}
     newest = user.details().entries.total
     for batch in _batches(report.count(items)):
-        for entry, logged in zip(batch, user.add(*batch).entries, strict=True):
+        accepted, appended = _add(user, batch, report)
+        masked = {one.seq for one in appended.masked} if appended else set()
+        report.skipped.update({"secrets or personal data, masked": len(masked)} if masked else {})
+        for entry, logged in zip(accepted, appended.entries if appended else [], strict=True):
             key = entry["idempotency_key"]
             if logged.redacted_at is not None:
                 report.skipped["redacted entries"] += 1
             elif key not in expected:
-                expected[key] = _digest(entry["content"])
+                content = logged.content if logged.seq in masked else entry["content"]
+                expected[key] = _digest(content)
                 report.added += logged.seq > newest
                 report.known += logged.seq <= newest
         yield report
@@ -118,6 +125,20 @@ def import_items(user: User, items: Iterable[Item]) -> Iterator[Report]:
     if expected:
         raise NotVerified(f"{len(expected)} entries are not in the log as they were sent.")
     yield report
+
+
+def _add(
+    user: User, batch: list["NewTextEntry"], report: Report
+) -> tuple[list["NewTextEntry"], Appended | None]:
+    """Append the entries that the content policy allows; return them, and the answer if any."""
+    try:
+        return batch, user.add(*batch)
+    except ContentRefused as problem:
+        errors = problem.answer.errors or {}
+        refused = {int(index) for index in errors["entries"]} if len(batch) > 1 else {0}
+        report.skipped["entries with secrets or personal data, refused"] += len(refused)
+        rest = [entry for index, entry in enumerate(batch) if index not in refused]
+    return _add(user, rest, report) if rest else ([], None)
 
 
 def _batches(entries: Iterable["NewTextEntry"]) -> Iterator[list["NewTextEntry"]]:
