@@ -526,9 +526,11 @@ def _spending(period: Period, now: datetime.datetime, spent: overview.Spending) 
         series("tokens in", "note", lambda row: row.tokens_in),
         series("tokens out", "strong", lambda row: row.tokens_out),
     ]
-    failed = ",".join(overview.FAILED_CALLS)
+    failed, fine = (",".join(one) for one in (overview.FAILED_CALLS, overview.OTHER_CALLS))
     calls = [
-        series("answered", "note", lambda row: row.calls - row.failed),
+        series(
+            "answered or under way", "note", lambda row: row.calls - row.failed, outcome__in=fine
+        ),
         series("failed", "bad", lambda row: row.failed, outcome__in=failed),
     ]
     cost = [series("cost", "note", lambda row: float(row.cost))]

@@ -115,8 +115,9 @@ def _stepped(
     return stepped
 
 
-# The outcomes of language model calls that have ended without an answer.
-FAILED_CALLS = [one for one in LlmOutcome.values if one not in (LlmOutcome.STARTED, LlmOutcome.OK)]
+# The outcomes of language model calls that ended without a usable answer, and the others.
+OTHER_CALLS = [LlmOutcome.STARTED, LlmOutcome.OK]
+FAILED_CALLS = [one for one in LlmOutcome.values if one not in OTHER_CALLS]
 
 
 @dataclass(frozen=True)

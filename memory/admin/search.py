@@ -69,7 +69,7 @@ def search(request: HttpRequest) -> HttpResponse:
 
 def _find_alike(request: HttpRequest, query: str) -> list[str]:
     """Return words of the newest alerts that are spelled almost like the query."""
-    if not sees_content(request.user):
+    if not query or not sees_content(request.user):
         return []
     rows = rows_for(request, Alert).order_by("-opened_at")[:MAX_READ]
     words = {
@@ -77,7 +77,10 @@ def _find_alike(request: HttpRequest, query: str) -> list[str]:
         for message in rows.values_list("message", flat=True)
         for word in re.findall(r"\w{4,}", message.lower())
     }
-    return difflib.get_close_matches(query.lower(), sorted(words), cutoff=0.8)
+    alike = difflib.get_close_matches(query.lower(), sorted(words), cutoff=0.8)
+    if alike:
+        audit.note(request.user, AuditKind.VIEW, audit.subject_of(rows), "search")
+    return alike
 
 
 def _find_results(request: HttpRequest, query: str) -> Iterator[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
-from django.db.models import F, Func, IntegerField, TextField
+from django.db.models import F, Func, IntegerField, Q, TextField
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
@@ -214,13 +214,18 @@ def _inspect(draft: Draft, inspection: content_policy.Inspection) -> Draft:
 def find_by_key(user: MemoryUser, keys: Iterable[str | None]) -> dict[str | None, LogEntry]:
     """Map those of these idempotency keys that were used before to their entries.
 
-    An entry may have been cleared: the hash of its key remains.
+    An entry may have been cleared: the hash of its key remains, as long as SECRET_KEY does.
     """
-    by_hash = {_hash_of_key(user, key): key for key in keys if key is not None}
-    if not by_hash:
+    given = {key for key in keys if key is not None}
+    if not given:
         return {}
-    entries = LogEntry.objects.filter(user=user, key_hash__in=by_hash)
-    return {by_hash[bytes(entry.key_hash or b"")]: entry for entry in entries}
+    by_hash = {_hash_of_key(user, key): key for key in given}
+    entries = LogEntry.objects.filter(
+        Q(idempotency_key__in=given) | Q(key_hash__in=by_hash, redacted_at__isnull=False), user=user
+    )
+    return {
+        entry.idempotency_key or by_hash[bytes(entry.key_hash or b"")]: entry for entry in entries
+    }
 
 
 def _hash_of_key(user: MemoryUser, key: str) -> bytes:

@@ -2188,7 +2188,15 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="logentry",
             constraint=models.UniqueConstraint(
-                fields=("user", "key_hash"), name="entry_idempotency_key"
+                fields=("user", "idempotency_key"), name="entry_idempotency_key"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="logentry",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("redacted_at__isnull", False)),
+                fields=("user", "key_hash"),
+                name="entry_cleared_key",
             ),
         ),
         migrations.AddIndex(

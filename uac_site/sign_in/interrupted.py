@@ -89,7 +89,10 @@ def ask_for_proof(request: HttpRequest, *, keeps_form: bool) -> HttpResponseRedi
 
 def show_not_done(request: HttpRequest) -> HttpResponse:
     """Show what was not done, with a button that sends it again."""
-    kept: dict[str, Any] | None = request.session.pop(KEPT, None)
+    kept: dict[str, Any] | None = request.session.get(KEPT)
+    # A script that is sent here does not show it: the browser then asks for the page itself.
+    if request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate":
+        request.session.pop(KEPT, None)
     if kept is None or kept["person"] != str(request.user.pk):
         return HttpResponseRedirect(reverse("admin:index"))
     given = dict(kept["fields"])

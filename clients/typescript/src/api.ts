@@ -1192,9 +1192,9 @@ export interface paths {
          *     200 with the value, which may come from a cache: on the same version, code that does not use
          *     the time always returns the same value, and code that uses `today` returns the same value
          *     all day. A request repeated with its `Idempotency-Key` gets the same run, even if its code
-         *     failed; a new run if the server failed. 422 with the outcome and the error if the code
-         *     failed or hit a limit; 503 if the server failed; 202 with the run if it did not finish in
-         *     time.
+         *     failed; a new run if the server failed, or the same one again if it was abandoned. 422 with
+         *     the outcome and the error if the code failed or hit a limit; 503 if the server failed; 202
+         *     with the run if it did not finish in time.
          */
         post: operations["users_query_create"];
         delete?: never;
@@ -3538,7 +3538,7 @@ export interface components {
             records: components["schemas"]["AffectedRecord"][];
             /** @description The constraints that would be deleted or restored. */
             constraints: string[];
-            /** @description What it would remove from the memories of users with whom this one was merged. */
+            /** @description What it would remove from the memories of users with whom this one was merged and whom the key may see. */
             elsewhere: components["schemas"]["AffectedElsewhere"][];
         };
         /** @description An entry that the project cannot hold, with the reason and how to fix it. */
@@ -4926,7 +4926,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example b17ef6d1-9c7a-4b1e-a83b-907c595526dc */
+                /** @example f5ca38f7-48a1-46ea-b726-b8a42fb575c3 */
                 backtest_id: string;
             };
             cookie?: never;
@@ -5346,7 +5346,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 19581e27-de7c-4d00-bf1c-e50b2047e7a5 */
+                /** @example 4fc82b26-aecb-47d2-868c-4efbe3581732 */
                 paused_id: string;
             };
             cookie?: never;
@@ -5372,7 +5372,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4a44dc15-3642-44a8-8fe8-0e9039455cc1 */
+                /** @example 6b51d431-df5d-4f14-9cbe-ceccf79edf3d */
                 run_id: string;
             };
             cookie?: never;
@@ -5394,7 +5394,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
+                /** @example 6f4b6612-125f-43a0-9aec-d2799dfd6c9c */
                 run_id: string;
             };
             cookie?: never;
@@ -5416,7 +5416,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
+                /** @example 6f4b6612-125f-43a0-9aec-d2799dfd6c9c */
                 run_id: string;
             };
             cookie?: never;
@@ -6779,7 +6779,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6822,7 +6822,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6879,7 +6879,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6901,9 +6901,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 endpoint_id: string;
-                /** @example e629fa65-98d7-4276-8f7c-726b4b621285 */
+                /** @example 9400f1b2-1cb5-47d7-ba3d-3eabba93557a */
                 delivery_id: string;
             };
             cookie?: never;
@@ -6925,9 +6925,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 endpoint_id: string;
-                /** @example e629fa65-98d7-4276-8f7c-726b4b621285 */
+                /** @example 9400f1b2-1cb5-47d7-ba3d-3eabba93557a */
                 delivery_id: string;
             };
             cookie?: never;
@@ -6949,7 +6949,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6975,7 +6975,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6997,7 +6997,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 8527a891-e224-4369-90ff-32ca212b45bc */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 endpoint_id: string;
             };
             cookie?: never;

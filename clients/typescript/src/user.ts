@@ -96,22 +96,15 @@ export class User {
   /** Find what was said, by words and by meaning. */
   search(
     query: string,
-    {
-      wait,
-      ...options
-    }: Ask<"/v1/users/{user_id}/search", "query"> & Query<"/v1/users/{user_id}/search", "post"> = {},
+    options: Ask<"/v1/users/{user_id}/search", "query"> = {},
   ): Promise<models.Found> {
-    const parts = { names: this.names, query: { wait }, body: { query, ...options } };
+    const parts = { names: this.names, body: { query, ...options } };
     return this.transport.fetch("post", "/v1/users/{user_id}/search", parts);
   }
 
   /** Return the text for an agent's prompt: alerts, and what matters for the `query`. */
-  context({
-    wait,
-    ...body
-  }: Ask<"/v1/users/{user_id}/context"> &
-    Query<"/v1/users/{user_id}/context", "post"> = {}): Promise<models.Context> {
-    const parts = { names: this.names, query: { wait }, body };
+  context(body: Ask<"/v1/users/{user_id}/context"> = {}): Promise<models.Context> {
+    const parts = { names: this.names, body };
     return this.transport.fetch("post", "/v1/users/{user_id}/context", parts);
   }
 

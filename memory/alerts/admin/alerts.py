@@ -397,7 +397,10 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             zone = request.POST.get("zone") or "UTC"
             validate_time_zone(zone)
             until = instants.span_in(zone, request.POST["until"]).last
-        except (ValidationError, instants.BadMoment):
+        except ValidationError:
+            messages.error(request, f"Nothing was done: the time zone {zone} is not known here.")
+            return None
+        except instants.BadMoment:
             messages.error(request, "Nothing was done: choose a day and a time.")
             return None
         try:

@@ -229,7 +229,7 @@ class _Decoder:
             case "ref":
                 class_name, key = content
                 return Ref(_string(class_name), _string(key))
-            case "collection" | "other":
+            case "unsupported" | "other":
                 raise unsupported(path, f"a {_string(content)} that cannot be stored")
         raise ValueError(f"unknown kind of value: {kind!r}")
 

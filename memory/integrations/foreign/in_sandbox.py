@@ -38,6 +38,7 @@ from sandbox_image.values import NotAValueError, ResultLimitError
 ROOT = "/project"
 MAX_DEPTH = 40
 MAX_VALUES = 250_000
+MAX_BITS = 10_000  # of an integer
 
 # Names of all the foreign project's modules that have been executed here.
 _foreign: set[str] = set()
@@ -201,6 +202,8 @@ class _Reader:
         if isinstance(value, str):
             return _text(str.__str__(value))
         if isinstance(value, int):
+            if value.bit_length() > MAX_BITS:
+                return ["unsupported", "very large integer"]
             small = abs(value) <= protocol.MAX_SAFE_INTEGER
             return int(value) if small else ["int", str(int(value))]
         if isinstance(value, float) and math.isfinite(value):
@@ -216,13 +219,13 @@ class _Reader:
         if isinstance(value, list):
             return ["list", [self.value(item, depth + 1) for item in value]]
         if isinstance(value, (tuple, set, frozenset, range)):
-            return ["collection", _text(kind.__name__)]
+            return ["unsupported", _text(kind.__name__)]
         return self._scalar(value) or self._object(value)
 
     def _scalar(self, value: Any) -> list[Any] | None:
         match value:
             case datetime.datetime(tzinfo=ZoneInfo()) | datetime.time(tzinfo=ZoneInfo()):
-                return None
+                return ["unsupported", f"{type(value).__name__} in a named zone"]
             case datetime.datetime():
                 return ["datetime", value.isoformat()]
             case datetime.date():
@@ -235,6 +238,8 @@ class _Reader:
                 return ["partial_date", str(value)]
             case Ref():
                 return ["ref", [_text(value.class_name), _text(value.key)]]
+            case datetime.timedelta() | bytes() | bytearray() | decimal.Decimal() | float():
+                return ["unsupported", _text(type(value).__name__)]
         return None
 
     def _member(self, value: enum.Enum) -> list[Any]:

@@ -83,13 +83,22 @@ def resource_of(base_url: str, user_id: str | None) -> str:
     return f"{base_url}{_path_of(user_id)}"
 
 
+def _asked_scopes() -> list[str]:
+    """Return the scopes that clients ask for at sign-in.
+
+    A product's issuer may not know `manage`, or grant it to every client that asks.
+    """
+    return [Scope.READ, Scope.WRITE] if settings.UAC_MCP_ISSUER else SCOPES
+
+
 def challenge(base_url: str, user_id: str | None, *, has_token: bool) -> str:
     """Return the WWW-Authenticate header of an MCP endpoint, which names its metadata."""
     if not is_offered():
         return 'Bearer realm="uac"'
     error = ', error="invalid_token"' if has_token else ""
     metadata = f"{base_url}{PROTECTED_RESOURCE}{_path_of(user_id)}"
-    return f'Bearer realm="uac"{error}, scope="{" ".join(SCOPES)}", resource_metadata="{metadata}"'
+    scope = " ".join(_asked_scopes())
+    return f'Bearer realm="uac"{error}, scope="{scope}", resource_metadata="{metadata}"'
 
 
 def _path_of(user_id: str | None) -> str:
@@ -105,7 +114,7 @@ def routes(base_url_of: Callable[[Request], str], threads: Executor) -> list[Rou
             {
                 "resource": resource_of(base_url, request.path_params.get("user_id")),
                 "authorization_servers": [settings.UAC_MCP_ISSUER or base_url],
-                "scopes_supported": SCOPES,
+                "scopes_supported": _asked_scopes(),
                 "resource_name": "UaC",
             }
         )

@@ -338,10 +338,13 @@ async def _forget(caller: Caller, given: Json) -> Json:
     numbers = ",".join(map(str, preview["entries"][:MAX_SHOWN]))
     page = await caller.api.get(address("users", user, "entries"), seq=numbers, page_size=MAX_SHOWN)
     shown = ("seq", "kind", "occurred_at", "content", "data")
+    number = sum(len(one["entries"]) for one in (preview, *preview["elsewhere"]))
     return {
         "removed": False,
         "would_remove": preview,
         "entries": [{name: one[name] for name in shown} for one in page["results"]],
+        # Beyond one page, or of users with whom this one was merged.
+        "entries_without_text": number - len(page["results"]),
         "confirm": code,
         "how_to_confirm": "Nothing has been removed. Show the user what would be. If the user"
         " agrees, call forget again with the same entry and this `confirm`."

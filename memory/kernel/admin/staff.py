@@ -159,6 +159,12 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
             kwargs["show_hidden_initial"] = True  # as _OFFERED
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Save the permissions only if they were changed: others may have changed them since."""
+        if "user_permissions" not in form.changed_data:
+            form.cleaned_data.pop("user_permissions", None)
+        super().save_related(request, form, formsets, change)
+
     @admin.display(description="password")
     def password_page(self, account: User) -> str:
         has_one = account.has_usable_password()

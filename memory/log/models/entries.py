@@ -100,7 +100,14 @@ class LogEntry(models.Model):
         verbose_name_plural = "log entries"
         constraints = [
             models.UniqueConstraint(fields=["user", "seq"], name="entry_seq"),
-            models.UniqueConstraint(fields=["user", "key_hash"], name="entry_idempotency_key"),
+            models.UniqueConstraint(
+                fields=["user", "idempotency_key"], name="entry_idempotency_key"
+            ),
+            models.UniqueConstraint(
+                fields=["user", "key_hash"],
+                name="entry_cleared_key",
+                condition=models.Q(redacted_at__isnull=False),
+            ),
         ]
         indexes = [
             # For the admin's lists: all users' newest entries, and one user's entries by time.

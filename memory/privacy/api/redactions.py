@@ -104,7 +104,8 @@ class RedactionPreviewSerializer(AffectedSerializer):
 
     elsewhere = AffectedElsewhereSerializer(
         many=True,
-        help_text="What it would remove from the memories of users with whom this one was merged.",
+        help_text="What it would remove from the memories of users with whom this one was merged"
+        " and whom the key may see.",
     )
 
 
@@ -166,7 +167,9 @@ class RedactionPreview(UserScopedView):
         answer = _describe(user, affected[user.pk])
         answer["elsewhere"] = [
             _describe(other, affected[other.pk])
-            for other in MemoryUser.objects.filter(pk__in=affected.keys() - {user.pk})
+            for other in MemoryUser.objects.filter(
+                principal_of(request).reach(), pk__in=affected.keys() - {user.pk}
+            )
             if affected[other.pk]
         ]
         return Response(RedactionPreviewSerializer(answer).data)

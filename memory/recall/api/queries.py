@@ -205,9 +205,9 @@ class Query(UserScopedView):
         200 with the value, which may come from a cache: on the same version, code that does not use
         the time always returns the same value, and code that uses `today` returns the same value
         all day. A request repeated with its `Idempotency-Key` gets the same run, even if its code
-        failed; a new run if the server failed. 422 with the outcome and the error if the code
-        failed or hit a limit; 503 if the server failed; 202 with the run if it did not finish in
-        time.
+        failed; a new run if the server failed, or the same one again if it was abandoned. 422 with
+        the outcome and the error if the code failed or hit a limit; 503 if the server failed; 202
+        with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         data = validated(QuerySerializer, request.data)

@@ -18,6 +18,7 @@
         rows()[chosen].classList.add('chosen');
     }
 
+    // Returns true if the alert is shown, and nothing if it leads to another page.
     async function swap(response) {
         const page = new DOMParser().parseFromString(await response.text(), 'text/html');
         const content = page.getElementById('content');
@@ -42,6 +43,7 @@
         if (state && cell) {
             cell.replaceChildren(...state.cloneNode(true).childNodes);
         }
+        return true;
     }
 
     async function show(row) {
@@ -103,7 +105,7 @@
         j: () => rows().length ? choose(chosen + 1) : follow('next'),
         k: () => rows().length ? choose(chosen - 1) : window.history.back(),
         a: () => press('acknowledge'),
-        A: async () => { await press('acknowledge'); await keys.j(); },
+        A: async () => { if (await press('acknowledge')) { await keys.j(); } },
         s: () => unfold('snooze_for_a_day', 'button:enabled'),
         r: () => press('resolve'),
         n: () => unfold('add_note', 'input[name=note]'),

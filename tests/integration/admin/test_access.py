@@ -420,6 +420,10 @@ def test_permissions_apart_from_roles_can_be_taken_away(admin_client: Client) ->
     admin_client.post(url, {**fields, **dict([offered])})
     assert not account.user_permissions.exists()
 
+    # A form from before it was taken away does not give it back.
+    admin_client.post(url, {**fields, **dict([offered]), "user_permissions": [offered[1]]})
+    assert not account.user_permissions.exists()
+
 
 @pytest.mark.parametrize("permission", ["view_user", "change_user"])
 def test_nobody_else_does(

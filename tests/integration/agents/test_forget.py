@@ -95,6 +95,7 @@ def test_what_goes_is_shown_and_then_removed(
     assert shown["removed"] is False
     gone = shown["would_remove"]
     assert gone["entries"] == [entry["seq"] for entry in shown["entries"]] == [seq, fact]
+    assert shown["entries_without_text"] == 0
     assert MARKER in shown["entries"][1]["content"]
     assert gone["records"] == [
         {"domain": "health", "collection": "medications", "key": "a", "effect": "removed"}

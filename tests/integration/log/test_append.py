@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from memory.kernel.models.users import LaneName, MemoryUser
 from memory.log import entry_log
@@ -51,6 +52,16 @@ def test_an_idempotency_key_appends_once(user: MemoryUser) -> None:
 
     assert again.pk == first.pk
     assert LogEntry.objects.filter(user=user).count() == 1
+
+
+def test_an_idempotency_key_outlives_the_secret_key(user: MemoryUser, settings: Settings) -> None:
+    draft = message("a", idempotency_key="k")
+    (first,) = entry_log.append(user, [draft], source="test")
+    settings.SECRET_KEY = "another" * 10
+
+    (again,) = entry_log.append(user, [draft], source="test")
+
+    assert again.pk == first.pk
 
 
 def test_an_idempotency_key_twice_in_one_request_appends_once(user: MemoryUser) -> None:

@@ -22,6 +22,7 @@ from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import UserMerged, create_user
 from memory.kernel.work import leases
+from memory.kernel.workspaces import create_key
 from memory.log import copies, entry_log, lanes
 from memory.log.entry_log import Draft
 from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
@@ -448,6 +449,13 @@ def test_preview_of_a_redaction_names_what_goes_on_either_side(
     assert of_copy == {**here, "elsewhere": [{**there, "user_id": anon.user_id}]}
     of_original = api.get(f"/v1/users/{anon.user_id}/entries/1/redaction/").data
     assert of_original == {**there, "elsewhere": [{**here, "user_id": user.user_id}]}
+
+    # A key for one user learns nothing of the other.
+    _, text = create_key(user.workspace, "bound", [*Scope], user_pks=[user.pk])
+    only_here = APIClient(headers={"Authorization": f"Bearer {text}"}).get(
+        f"/v1/users/{user.user_id}/entries/2/redaction/"
+    )
+    assert only_here.data == {**here, "elsewhere": []}
 
     api.delete(f"/v1/users/{user.user_id}/entries/2/")
     rows = Redaction.objects.order_by("user_id")

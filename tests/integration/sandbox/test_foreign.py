@@ -93,6 +93,7 @@ def test_values_are_kept_or_their_change_noted(shared: Sandbox, value: str, type
     ("value", "kind"),
     [
         ("10**400", "integer of more than 300 digits"),
+        ("10**5000", "very large integer"),
         ("datetime(2026, 1, 2, tzinfo=ZoneInfo('Europe/Berlin'))", "datetime"),
         ("time(9, tzinfo=ZoneInfo('Europe/Berlin'))", "time"),
         ("(A(2), 2)", "tuple"),
@@ -117,6 +118,25 @@ def test_other_values_are_refused_with_their_place(shared: Sandbox, value: str, 
     assert refused.value.code == "unsupported_value"
     assert kind in str(refused.value)
     assert "write texts, numbers, dates" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "datetime(2026, 1, 2, tzinfo=ZoneInfo('Europe/Berlin'))",
+        "time(9, tzinfo=ZoneInfo('Europe/Berlin'))",
+        "timedelta(3)",
+        "float('nan')",
+        "Decimal('NaN')",
+        "b'ab'",
+        "10**5000",
+    ],
+)
+def test_data_of_a_module_is_refused_rather_than_left_out(shared: Sandbox, value: str) -> None:
+    with pytest.raises(ForeignError) as refused:
+        plan(shared, f"{A}x = A(1)\nLIMIT = {value}\n")
+    assert refused.value.code == "unsupported_value"
+    assert "LIMIT" in str(refused.value)
 
 
 def test_a_tuple_of_a_module_is_refused_and_an_object_of_a_library_left_out(

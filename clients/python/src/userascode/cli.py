@@ -42,7 +42,7 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except (UserAsCodeError, FileNotFoundError, PermissionError, UnicodeError) as error:
             # The server names its API, of which a command does the same here.
-            text = str(error).replace("POST /v1/users/", "`userascode users create`")
+            text = str(error).replace("POST /v1/users/.", "`userascode users create`.")
             raise click.ClickException(text) from error
 
 

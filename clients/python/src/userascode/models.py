@@ -1571,7 +1571,8 @@ class RedactionPreview(Model):
     constraints: list[str]
     """The constraints that would be deleted or restored."""
     elsewhere: list[AffectedElsewhere]
-    """What it would remove from the memories of users with whom this one was merged."""
+    """What it would remove from the memories of users with whom this one was merged and whom
+    the key may see."""
 
 
 class Rejected(Model):
