@@ -72,14 +72,14 @@ def _find_alike(request: HttpRequest, query: str) -> list[str]:
     if not query or not sees_content(request.user):
         return []
     rows = rows_for(request, Alert).order_by("-opened_at")[:MAX_READ]
+    messages = dict(rows.values_list("pk", "message"))
     words = {
-        word
-        for message in rows.values_list("message", flat=True)
-        for word in re.findall(r"\w{4,}", message.lower())
+        word for message in messages.values() for word in re.findall(r"\w{4,}", message.lower())
     }
     alike = difflib.get_close_matches(query.lower(), sorted(words), cutoff=0.8)
     if alike:
-        audit.note(request.user, AuditKind.VIEW, audit.subject_of(rows), "search")
+        shown = Alert.objects.filter(pk__in=messages)
+        audit.note(request.user, AuditKind.VIEW, audit.subject_of(shown), "search")
     return alike
 
 
