@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_users_of_a_restored_backup_are_erased_again(user: MemoryUser, tmp_path:
     assert [json.loads(line)["erased_user"] for line in listed.splitlines()] == [
         str(user.public_id)
     ]
-    assert "ada" not in listed
+    assert not re.search(r"\bada\b", listed)
     # Given a database as it was before.
     UserErasure.objects.all().delete()
     MemoryUser.everybody.filter(pk=user.pk).update(**before)
