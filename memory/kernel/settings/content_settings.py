@@ -12,20 +12,23 @@ _NEEDED = "needs Presidio, which this server lacks: install the extra `personal-
 
 def validate_overrides(actions: Mapping[str, str]) -> dict[str, str]:
     """Map each field whose action needs what is not installed to the problem."""
-    return {f"content_{kind}": f"It {_NEEDED}" for kind in _without_finder(actions)}
+    return dict.fromkeys(_without_finder(actions), f"It {_NEEDED}")
 
 
 def validate_server_settings() -> dict[str, str]:
     """Map each server setting whose action needs what is not installed to the problem."""
-    names = {f"content_{kind}": f"UAC_CONTENT_{kind.upper()}" for kind in environment.SENSITIVE}
+    names = {field: one.name for field, one in environment.CONTENT.overridable.items()}
     actions = {field: getattr(settings, name) for field, name in names.items()}
-    return {names[f"content_{kind}"]: _NEEDED for kind in _without_finder(actions)}
+    return {names[field]: _NEEDED for field in _without_finder(actions)}
 
 
 def _without_finder(actions: Mapping[str, str]) -> list[str]:
-    """Return the kinds of content that are not simply stored and cannot be found."""
+    """Return the fields of content that is not simply stored and cannot be found."""
     if find_spec("presidio_analyzer") is not None:
         return []
-    kinds = {field.removeprefix("content_"): action for field, action in actions.items()}
     simple = (None, "", environment.STORED)
-    return [kind for kind, action in kinds.items() if kind != "secret" and action not in simple]
+    return [
+        field
+        for field, action in actions.items()
+        if field != "content_secret" and action not in simple
+    ]
