@@ -18,6 +18,7 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.refused import Refused
 from memory.kernel.work.hints import hint
 from memory.log import copies, entry_log, lanes
 from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
@@ -32,12 +33,14 @@ REASON = "redacted"
 AUTHORED = (RunKind.ASK, RunKind.PROPOSAL, RunKind.IMPORT)
 
 
-class RedactionRefused(ValueError):
+class RedactionRefused(Refused):
     """An entry can't be redacted; the message says which one and why."""
 
 
 class UnknownEntries(RedactionRefused):
     """An entry to be redacted is not in the log."""
+
+    status = 404
 
 
 def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> LogEntry:

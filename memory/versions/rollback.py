@@ -9,6 +9,7 @@ from django.db.models import Min, QuerySet
 
 from memory.kernel.hooks import later
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.refused import Refused
 from memory.log import lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import Outline, RecordId
@@ -31,12 +32,14 @@ _find_affected_alerts: Callable[
 _forget_answers: Callable[[MemoryUser], None] = later("memory.recall.answer_cache:forget")
 
 
-class NothingToRestore(Exception):
+class NothingToRestore(Refused):
     """The newest version is already identical to the version to restore."""
 
 
 class NoSuchVersion(NothingToRestore):
     """The user has no such version."""
+
+    status = 404
 
 
 @dataclass(frozen=True)

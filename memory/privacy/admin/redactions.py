@@ -33,6 +33,7 @@ from memory.log.admin.links import links_to_entries
 from memory.log.models.entries import LogEntry
 from memory.log.models.redactions import Redaction
 from memory.privacy import forgetting, redaction
+from memory.privacy.previews import Preview, preview
 from memory.versions.models.checkpoints import Checkpoint
 
 # Maximum number of entries that can be redacted at once; the confirmation page lists everything
@@ -92,34 +93,31 @@ def _question(request: HttpRequest, entries: list[LogEntry], action: str) -> Tem
 
 def _what_goes(user: MemoryUser, seqs: list[int]) -> Iterator[dict[str, object]]:
     """Yield what the redaction removes from the memories of a user and of merged users."""
-    affected = redaction.find_affected(user, seqs)
-    yield _what_goes_of(user, seqs, affected.pop(user.pk))
-    for other in MemoryUser.objects.filter(pk__in=affected):
-        if whole := affected[other.pk]:
-            yield _what_goes_of(other, whole, whole)
+    first, *others = preview(user, seqs)
+    yield _what_goes_of(first, seqs)
+    for other in others:
+        yield _what_goes_of(other, other.entries)
 
 
-def _what_goes_of(user: MemoryUser, seqs: list[int], whole: list[int]) -> dict[str, object]:
-    sources = redaction.find_sources(user, whole)
-    traces = forgetting.find(user, whole)
+def _what_goes_of(preview: Preview, seqs: Sequence[int]) -> dict[str, object]:
+    user, entries, traces = preview.user, preview.entries, preview.traces
+    effects = {"restored": "is restored to its earlier value", "removed": "is removed"}
     records = [
         format_html(
-            "{} {}",
-            record_name(f"{one.domain}.{one.collection}", one.key),
-            "is restored to its earlier value" if one in traces.earlier else "is removed",
+            "{} {}", record_name(f"{one.domain}.{one.collection}", one.key), effects[effect]
         )
-        for one in sorted(traces.head_records)
+        for one, effect in preview.records.items()
     ]
     return {
         "user": link(user),
         "entries": links_to_entries(user, seqs),
-        "derived": links_to_entries(user, set(whole) - set(seqs)),
-        "sources": links_to_entries(user, sources) if sources else "",
+        "derived": links_to_entries(user, set(entries) - set(seqs)),
+        "sources": links_to_entries(user, preview.sources) if preview.sources else "",
         "records": content(first_lines(records, _LISTED)),
-        "constraints": content(lines(inline(name) for name in sorted(traces.head_constraints))),
+        "constraints": content(lines(map(inline, preview.constraints))),
         "versions": len(traces.versions),
-        "queries": forgetting.count_queries(user, whole, traces),
-        "alerts": _alerts_citing(user, whole),
+        "queries": forgetting.count_queries(user, entries, traces),
+        "alerts": _alerts_citing(user, entries),
     }
 
 

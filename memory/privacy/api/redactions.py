@@ -1,7 +1,5 @@
 """Redaction in the API: deleting the content of entries, and the progress of it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.http import Http404
@@ -13,15 +11,13 @@ from rest_framework.response import Response
 
 from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
-from memory.kernel.http.errors import Conflict
 from memory.kernel.http.serializers import StrictSerializer, validated
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.texts import MAX_REASON
 from memory.log.api import entries
 from memory.log.models.redactions import Redaction
-from memory.privacy import forgetting, redaction
+from memory.privacy import previews, redaction
 from memory.versions import past_states
 
 
@@ -140,8 +136,7 @@ class Entries(entries.Entries):
 
         def redact() -> Redaction:
             by = str(principal_of(request))
-            with _refusals():
-                entry = redaction.redact(user, [seq], by=by, reason=reason)
+            entry = redaction.redact(user, [seq], by=by, reason=reason)
             return Redaction.objects.get(user=user, seq=entry.seq)
 
         row = self.once(redact)
@@ -161,44 +156,21 @@ class RedactionPreview(UserScopedView):
 
         Requires the scope `manage`, as the redaction does.
         """
-        user = self.memory_user()
-        with _refusals():
-            affected = redaction.find_affected(user, [seq])
-        answer = _describe(user, affected[user.pk])
-        answer["elsewhere"] = [
-            _describe(other, affected[other.pk])
-            for other in MemoryUser.objects.filter(
-                principal_of(request).reach(), pk__in=affected.keys() - {user.pk}
-            )
-            if affected[other.pk]
-        ]
+        within = principal_of(request).reach()
+        first, *others = previews.preview(self.memory_user(), [seq], within)
+        answer = {**_describe(first), "elsewhere": list(map(_describe, others))}
         return Response(RedactionPreviewSerializer(answer).data)
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
-        raise Http404(str(error)) from None
-    except redaction.RedactionRefused as error:
-        raise Conflict(str(error)) from None
-
-
-def _describe(user: MemoryUser, seqs: list[int]) -> dict[str, Any]:
-    """Return what the redaction of these entries would remove from a user's memory."""
-    past_states.refuse_being_redacted(user)
-    traces = forgetting.find(user, seqs)
-    records = [
-        {**record._asdict(), "effect": "restored" if record in traces.kept else "removed"}
-        for record in sorted(traces.head_records)
-    ]
+def _describe(preview: previews.Preview) -> dict[str, Any]:
+    past_states.refuse_being_redacted(preview.user)
+    records = [{**one._asdict(), "effect": effect} for one, effect in preview.records.items()]
     return {
-        "user_id": user.user_id,
-        "entries": seqs,
-        "sources": redaction.find_sources(user, seqs),
+        "user_id": preview.user.user_id,
+        "entries": preview.entries,
+        "sources": preview.sources,
         "records": records,
-        "constraints": sorted(traces.head_constraints),
+        "constraints": preview.constraints,
     }
 
 

@@ -1,20 +1,16 @@
 """Differences between two points in time, and rollback to an earlier version."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
-from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.kernel.admission import slots
 from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
-from memory.kernel.http.errors import Conflict
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import RecordNameSerializer, TypedRecordField
 from memory.kernel.http.user_scope import UserScopedView
@@ -157,7 +153,7 @@ class Restore(UserScopedView):
     def get(self, request: Request, user_id: str, version: int) -> Response:
         """Return what a rollback to the version would exclude, without changing anything."""
         user = self.memory_user()
-        with slots.COMPUTING.hold(user.workspace_id), _refusals():
+        with slots.COMPUTING.hold(user.workspace_id):
             excluded = rollback.excluded_by_restoring(user, version)
             return Response(ExcludedSerializer(excluded).data)
 
@@ -168,21 +164,8 @@ class Restore(UserScopedView):
         user = self.memory_user()
 
         def restore() -> Checkpoint:
-            with _refusals():
-                by = str(principal_of(request))
-                return rollback.restore(user, version, by=by, **given)
+            return rollback.restore(user, version, by=str(principal_of(request)), **given)
 
         checkpoint = self.once(restore)
         location = reverse("checkpoint-detail", args=[user_id, checkpoint.version])
         return operations.created(CheckpointDetailSerializer(checkpoint).data, location)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn rollback errors into a 404 (no such version) or a 409 (nothing to restore)."""
-    try:
-        yield
-    except rollback.NoSuchVersion as error:  # a kind of NothingToRestore, so it is first
-        raise NotFound(str(error)) from None
-    except rollback.NothingToRestore as error:
-        raise Conflict(str(error)) from None
