@@ -1,11 +1,11 @@
 """Backtests: the alerts that a constraint would have raised, and the approval of its version."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.forms import Script
 from django.http import HttpRequest, JsonResponse
 from django.template.response import TemplateResponse
@@ -161,13 +161,10 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     def approve(
         self, request: HttpRequest, queryset: QuerySet[Backtest]
     ) -> TemplateResponse | None:
-        chosen = list(queryset[: MAX_APPROVED + 1])
-        # A version may have several of the backtests.
-        versions = list(dict.fromkeys(one.version for one in chosen if one.version))
-        if own := sum(one.version is None for one in chosen):
+        if own := queryset.filter(version=None).count():
             why = "a user's own constraint goes live without approval"
             messages.warning(request, f"{counted(own, 'backtest')} skipped: {why}.")
-        return ask_to_approve(request, versions, chosen)
+        return ask_to_approve(request, (one.version for one in queryset if one.version), queryset)
 
     @admin.action(description="Cancel the selected backtests", permissions=["approve"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
@@ -239,8 +236,8 @@ def show_findings(backtest: Backtest, most: int = backtests.MAX_FINDINGS) -> Saf
 
 def ask_to_approve(
     request: HttpRequest,
-    versions: Sequence[WorkspaceConstraintVersion],
-    chosen: Sequence[Model],
+    versions: Iterable[WorkspaceConstraintVersion],
+    chosen: QuerySet[Any],
 ) -> TemplateResponse | None:
     """Ask staff to confirm an approval, and offer another backtest instead.
 
@@ -248,11 +245,11 @@ def ask_to_approve(
     backtest covered. It leads back to where the rows were `chosen`. Returns None if none of the
     versions can be approved, or if there are too many.
     """
-    if len(chosen) > MAX_APPROVED:
+    if chosen.count() > MAX_APPROVED:
         messages.error(request, f"Nothing was done: select at most {MAX_APPROVED} rows.")
         return None
     able = []
-    for version in versions:
+    for version in dict.fromkeys(versions):  # one may have several of the chosen backtests
         if reason := workspace_constraints.why_not_approvable(version, tested_of(version)):
             messages.error(request, f"{version.constraint.name}: {reason}")
         else:

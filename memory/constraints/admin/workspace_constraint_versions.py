@@ -11,7 +11,6 @@ from django.utils.safestring import SafeString
 
 from memory.constraints import workspace_constraints
 from memory.constraints.admin.backtests import (
-    MAX_APPROVED,
     approve_version,
     ask_to_approve,
     start_backtest,
@@ -106,9 +105,8 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def approve(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
     ) -> TemplateResponse | None:
-        versions = list(queryset.order_by("number")[: MAX_APPROVED + 1])
-        is_confirmed = self.is_confirmed(request, "approve", queryset)
-        if not is_confirmed or len(versions) > MAX_APPROVED:
+        versions = queryset.order_by("number")
+        if not self.is_confirmed(request, "approve", queryset):
             return ask_to_approve(request, versions, versions)
         for version in versions:
             approve_version(request, version)

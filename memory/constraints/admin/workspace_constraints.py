@@ -22,7 +22,6 @@ from memory.constraints import (
 )
 from memory.constraints.admin import drafts
 from memory.constraints.admin.backtests import (
-    MAX_APPROVED,
     ask_to_approve,
     describe_reach,
     show_dry_run,
@@ -333,8 +332,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def approve(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]
     ) -> TemplateResponse | None:
-        chosen = list(queryset[: MAX_APPROVED + 1])
-        return ask_to_approve(request, [newest_version(one) for one in chosen], chosen)
+        return ask_to_approve(request, map(newest_version, queryset), queryset)
 
     @admin.action(
         description="Backtest the newest versions of the selected constraints",

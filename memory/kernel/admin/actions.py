@@ -123,12 +123,12 @@ def ask(
     return TemplateResponse(request, f"admin/memory/{template or action}.html", context)
 
 
-def back_url(request: HttpRequest, rows: Sequence[models.Model]) -> str:
+def back_url(request: HttpRequest, rows: Sequence[models.Model] | QuerySet[Any]) -> str:
     """Return the page on which an action was chosen: the row's, or else the list."""
     return page_url(rows[0]) if _is_from_page(request, rows) else request.get_full_path()
 
 
-def _is_from_page(request: HttpRequest, rows: Sequence[models.Model]) -> bool:
+def _is_from_page(request: HttpRequest, rows: Sequence[models.Model] | QuerySet[Any]) -> bool:
     return "from_page" in request.POST and len(rows) == 1
 
 
