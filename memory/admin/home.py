@@ -215,7 +215,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     open_ = {severity: counts.get((severity, AlertState.OPEN), 0) for severity in Severity}
     hindered = _hindered(request)
     # A model that fails for users is said once, with these users.
-    is_said = "failing: structure" if hindered.get("failing") else ""
+    is_said = alarms.failing_alarm(LaneName.STRUCTURE) if hindered.get("failing") else ""
     server = [one for one in _alarms(request) if one["name"] != is_said]
     failing = list(_failing(hindered))
     is_bad = server or failing or open_[Severity.CRITICAL]

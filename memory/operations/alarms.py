@@ -78,6 +78,11 @@ class Queue:
     oldest: float
 
 
+def failing_alarm(kind: str) -> str:
+    """Return the name of the alarm that work of this kind keeps failing."""
+    return f"failing: {kind}"
+
+
 # -- Checking for problems -------------------------------------------------------------------------
 
 
@@ -227,7 +232,7 @@ def _check_work() -> Iterator[AlarmCondition]:
             )
         if one.failing:
             yield AlarmCondition(
-                f"failing: {kind.name}",
+                failing_alarm(kind.name),
                 f"{kind.label}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more;"
                 " they are retried at increasing intervals.",
             )
