@@ -1,17 +1,18 @@
 """Staff: their accounts, the workspaces each may see, and the audit of their actions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import JSONObject
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
@@ -20,6 +21,7 @@ from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import plain_column
 from memory.kernel.admin.display import NOTHING, badge, first_lines, inline
 from memory.kernel.admin.links import link, link_to_key
+from memory.kernel.admin.steady_lists import SteadyChangeList
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff import access, audit, recent_sign_in
 from memory.kernel.staff.models import AuditKind, StaffAccess, StaffAudit
@@ -227,6 +229,22 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
         return ", ".join(group.name for group in row.user.groups.all()) or NOTHING
 
 
+class AuditChangeList(SteadyChangeList):
+    """The list of the audit log, which reads at once whom all its rows concern."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        people = _people_of(self.result_list)
+        for row in self.result_list:
+            row.__dict__["people"] = people
+
+
+def _people_of(rows: Iterable[StaffAudit]) -> Mapping[UUID, MemoryUser]:
+    """Map public ids to the users whom these rows concern and who have not been erased since."""
+    ids = {row.person for row in rows if row.person}
+    return MemoryUser.objects.select_related("workspace").in_bulk(ids, field_name="public_id")
+
+
 @admin.register(StaffAudit)
 class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     """The audit log of staff actions, newest first. The database rejects any change to it."""
@@ -248,17 +266,8 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
         *("workspace", "request_id"),
     ]
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAudit]:
-        """Read whom a row concerns; there is no foreign key, since people may be erased."""
-        columns = JSONObject(pk="pk", user_id="user_id", metadata="metadata")
-        known = MemoryUser.objects.filter(
-            public_id=OuterRef("person"), workspace=OuterRef("workspace")
-        )
-        return (
-            super()
-            .get_queryset(request)
-            .annotate(known_person=Subquery(known.values_list(columns)[:1]))
-        )
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return AuditChangeList
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[StaffAudit], search_term: str
@@ -295,6 +304,8 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     @plain_column("person")
     def person_id(self, row: StaffAudit) -> str:
         """Name the person or, once they are erased, show their public id, which remains."""
-        if known := getattr(row, "known_person", None):
-            return link(MemoryUser(workspace=row.workspace, **known))
-        return inline(str(row.person)) if row.person else NOTHING
+        people = row.__dict__["people"] if "people" in row.__dict__ else _people_of([row])
+        if row.person is None:
+            return NOTHING
+        user = people.get(row.person)
+        return link(user) if user else inline(str(row.person))
