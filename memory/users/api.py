@@ -9,6 +9,7 @@ from django.http import Http404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import mixins, serializers, viewsets
+from rest_framework.fields import empty
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,7 +21,7 @@ from memory.kernel.http.serializers import ObjectField, StrictSerializer, valida
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.unknown import NO_ENDPOINT
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.fields import validate_time_zone
+from memory.kernel.models.fields import time_zone_named
 from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import USER_ID_PATTERN, USER_ID_RULE, MemoryUser, user_id_fault
 from memory.kernel.models.workspaces import Scope
@@ -39,6 +40,17 @@ from memory.privacy.api.erasures import ErasureSerializer, ReasonSerializer
 from memory.privacy.models import UserErasure
 
 
+class TimeZoneField(serializers.CharField):
+    """The name of an IANA time zone, which is read in any case."""
+
+    def run_validation(self, data: Any = empty) -> str:
+        """Return the name as IANA writes it."""
+        try:
+            return time_zone_named(super().run_validation(data))
+        except ModelValidationError as error:
+            raise serializers.ValidationError(error.messages) from None
+
+
 class NewUserSerializer(StrictSerializer):
     """A user to be created."""
 
@@ -53,7 +65,7 @@ class NewUserSerializer(StrictSerializer):
         allow_blank=True,  # validate_user_id states the whole rule in one error
         help_text=f"The user's id in your product. {USER_ID_RULE}; percent-encode it in paths.",
     )
-    time_zone = serializers.CharField(
+    time_zone = TimeZoneField(
         required=False,
         max_length=64,
         help_text="IANA name, e.g. Europe/Berlin. Default: the workspace's time zone, otherwise"
@@ -73,16 +85,8 @@ class UserChangeSerializer(StrictSerializer):
 
     rules = {"properties": {"time_zone": {"format": "time-zone"}}}
 
-    time_zone = serializers.CharField(required=False, max_length=64)
+    time_zone = TimeZoneField(required=False, max_length=64)
     metadata = ObjectField(required=False)
-
-    def validate_time_zone(self, value: str) -> str:
-        """Raise ValidationError for a name that is not a time zone."""
-        try:
-            validate_time_zone(value)
-        except ModelValidationError as error:
-            raise serializers.ValidationError(error.messages) from None
-        return value
 
 
 class CoverageSerializer(serializers.Serializer[entry_log.Coverage]):

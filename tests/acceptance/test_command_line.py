@@ -180,4 +180,3 @@ def test_an_error_is_one_line_with_the_fix(run: Run, command: tuple[str, ...]) -
     assert "Traceback" not in failed.output
     # The fix is a command, too.
     assert "userascode users create" in failed.output
-    assert "/v1/" not in failed.output

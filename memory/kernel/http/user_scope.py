@@ -9,7 +9,7 @@ from rest_framework.permissions import SAFE_METHODS
 from memory.kernel.database.statements import Statement
 from memory.kernel.http.authentication import handler_name, principal_of
 from memory.kernel.http.filters import StrictView
-from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.users import MemoryUser, user_id_fault
 from memory.kernel.users import WITH_HEAD, find_user, refuse_merged
 from memory.kernel.workspaces import reaches
 
@@ -31,8 +31,11 @@ class UserScopedView(StrictView):
         principal = principal_of(self.request)
         user = find_user(principal.workspace, self.kwargs["user_id"], read)
         if user is None or not reaches(principal.key, user):
+            if fault := user_id_fault(self.kwargs["user_id"]):
+                raise Http404(f"No user has this id. {fault}")
             raise Http404(
-                "There is no such user in this workspace; create the user with POST /v1/users/."
+                "There is no such user in this workspace. Create the user first: POST /v1/users/,"
+                " or `userascode users create`."
             )
         is_read = self.request.method in SAFE_METHODS
         if not is_read and handler_name(self.request, self) not in self.of_merged:

@@ -17,17 +17,25 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 def validate_time_zone(name: str) -> None:
     """Raise ValidationError unless `name` is an IANA time zone such as Europe/Berlin."""
-    if name not in _time_zones():
+    known = _time_zones().get(name.lower())
+    if known != name:
         raise ValidationError(
-            "%(name)r is not an IANA time zone; use a name such as Europe/Berlin.",
-            params={"name": name},
+            "%(name)r is not an IANA time zone; use a name such as %(known)s.",
+            params={"name": name, "known": known or "Europe/Berlin"},
         )
 
 
+def time_zone_named(name: str) -> str:
+    """Return the IANA time zone with this name, in any case; raise ValidationError if none has."""
+    known = _time_zones().get(name.lower(), name)
+    validate_time_zone(known)
+    return known
+
+
 @functools.cache
-def _time_zones() -> frozenset[str]:
-    """Return the names of all time zones, cached because finding them means opening 600 files."""
-    return frozenset(zoneinfo.available_timezones())
+def _time_zones() -> dict[str, str]:
+    """Map the lower-case names of all time zones to the names; finding them opens 600 files."""
+    return {name.lower(): name for name in zoneinfo.available_timezones()}
 
 
 class ExactJSONField(models.JSONField):

@@ -49,7 +49,10 @@ def user_id_fault(text: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
         return "Half of a surrogate pair is no character."
     if not unicodedata.is_normalized("NFC", text):
-        return "Send the id in Unicode's form NFC: what looks the same is then the same id."
+        return (
+            "Send the id in Unicode's form NFC, in which answers and events name the user: what"
+            " looks the same is then the same id."
+        )
     first, *rest = text.split("/")
     if {".", ".."} & {first, *rest}:
         return "HTTP libraries resolve . and .. in a path: use other names between slashes."

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_user_is_created_with_an_empty_log_and_both_lanes(api: APIClient) -> None:
-    response = api.post("/v1/users/", {"user_id": "u|1@x.org", "time_zone": "Asia/Tokyo"})
+    response = api.post("/v1/users/", {"user_id": "u|1@x.org", "time_zone": "Asia/tokyo"})
 
     assert response.status_code == 201
     assert response.data["user_id"] == "u|1@x.org"
@@ -42,6 +42,16 @@ def test_a_user_comes_with_how_it_stands_with_the_language_model(
     assert waiting == {"state": "waiting", "waiting": 1, "reason": ""}
 
 
+def test_an_id_in_another_form_is_told_from_an_unknown_one(api: APIClient) -> None:
+    """Answers name users by the ids that products know, so none is turned into another form."""
+    api.post("/v1/users/", {"user_id": "Zoë"})
+
+    other_form = api.get("/v1/users/Zoe%CC%88/")
+
+    assert other_form.status_code == 404
+    assert "NFC" in other_form.json()["detail"]
+
+
 def test_a_user_id_is_taken_once(api: APIClient, user: MemoryUser) -> None:
     response = api.post("/v1/users/", {"user_id": "ada"})
 
@@ -56,7 +66,9 @@ def test_only_time_zone_and_metadata_can_be_changed(api: APIClient, user: Memory
 
     old_name = api.patch("/v1/users/ada/", {"time_zone": "Asia/Calcutta"})
     assert (old_name.status_code, old_name.data["time_zone"]) == (200, "Asia/Calcutta")
+    any_case = api.patch("/v1/users/ada/", {"time_zone": "asia/KOLKATA"})
+    assert (any_case.status_code, any_case.data["time_zone"]) == (200, "Asia/Kolkata")
     assert api.patch("/v1/users/ada/", {"time_zone": "nowhere"}).status_code == 400
     assert api.patch("/v1/users/ada/", {"user_id": "eve"}).status_code == 400
     user.refresh_from_db()
-    assert (user.user_id, user.time_zone) == ("ada", "Asia/Calcutta")
+    assert (user.user_id, user.time_zone) == ("ada", "Asia/Kolkata")

@@ -41,9 +41,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except (UserAsCodeError, FileNotFoundError, PermissionError, UnicodeError) as error:
-            # The server names its API, of which a command does the same here.
-            text = str(error).replace("POST /v1/users/.", "`userascode users create`.")
-            raise click.ClickException(text) from error
+            raise click.ClickException(str(error)) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -264,7 +264,7 @@ USER_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"user_id": "bob", "name": "Bob"}, {"name": "Unknown field"}),
     *(
         ({"user_id": "bob", "time_zone": zone}, {"time_zone": "not an IANA time zone"})
-        for zone in ["Mars/Olympus", "../etc/passwd", "Europe/Berlin ", "europe/berlin", "+02:00"]
+        for zone in ["Mars/Olympus", "../etc/passwd", "Europe/Berlin ", "+02:00"]
     ),
     ({"user_id": "bob", "time_zone": LONG}, {"time_zone": "64 characters"}),
     *(
