@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -79,16 +80,20 @@ class Forker:
         """Run `python -m` with these arguments, as subprocess.run does; `environment` adds."""
         with TemporaryDirectory() as folder:
             log, errors = Path(folder) / "output", Path(folder) / "errors"
+            log.touch()
+            errors.touch()
             child = self._fork(
                 arguments, log=str(log), errors=str(errors), environment=dict(environment or {})
             )
-            # Only then is the forker asked, which waits for nobody meanwhile.
-            descriptor = os.pidfd_open(child.pid)
             try:
-                has_ended(descriptor, wait=True)
+                # Only then is the forker asked, which waits for nobody meanwhile.
+                _wait_for(child.pid)
+            except BaseException:  # such as an interrupt
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                raise
             finally:
-                os.close(descriptor)
-            code = child.wait()
+                code = child.wait()
             return subprocess.CompletedProcess(arguments, code, log.read_text(), errors.read_text())
 
     def _fork(self, arguments: Sequence[str], **request: object) -> "ForkedChild":
@@ -126,6 +131,18 @@ class ForkedChild:
             except ProcessFailed:  # it has ended with the forker, and nobody knows how
                 self.returncode = -signal.SIGTERM
         return self.returncode
+
+
+def _wait_for(pid: int) -> None:
+    """Wait for the end of a process, unless it has ended and nobody will ask how."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:  # it ended with the forker
+        return
+    try:
+        has_ended(descriptor, wait=True)
+    finally:
+        os.close(descriptor)
 
 
 def main() -> None:
