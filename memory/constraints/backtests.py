@@ -38,6 +38,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.texts import REDACTED
 from memory.kernel.work import leases
+from memory.log import content_policy
 from memory.log.models.entries import By
 from memory.project import Outline
 from memory.project.paths import constraint_path
@@ -135,10 +136,13 @@ def start_own(
 
     If `source` is given, it is run instead of the constraint's stored source, after a worker has
     checked it against the policy. `path` is the constraint's path or just its name. The backtest
-    replaces the earlier one of this constraint. Raises BadBacktest if an argument is invalid, and
-    NotComputable if the history by the entries' own times can't be computed.
+    replaces the earlier one of this constraint. Raises BadBacktest if an argument is invalid,
+    ContentRefused if the workspace's content policy does not simply store what is in the source,
+    and NotComputable if the history by the entries' own times can't be computed.
     """
     _check("days", days, MAX_DAYS)
+    if source is not None:
+        content_policy.refuse_sensitive(user.workspace.content_policy, {"source": source})
     path = path if "/" in path else constraint_path(path)
     with transaction.atomic():
         locked = MemoryUser.objects.locked(user.pk)

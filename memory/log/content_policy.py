@@ -2,11 +2,13 @@
 
 `SettingsOverrides.content_policy` says, for each kind, whether it is stored, masked, refused, or
 stored in typed data only. All content passes here before anything is written: entries in
-`memory.log.entry_log.append`, proposals and imports where their runs are queued.
+`memory.log.entry_log.append`, proposals, imports and the source of a backtest where their runs are
+queued.
 """
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,7 +17,6 @@ from typing import Any
 from memory.kernel.canonical import canonical_json
 from memory.kernel.settings.environment import REFUSED, SENSITIVE, TYPED_ONLY
 from memory.log import sensitive_text
-from memory.log.models.entries import LogEntry
 
 # How many seconds of processor time checking one request's content may take.
 MAX_SECONDS = 10.0
@@ -152,11 +153,15 @@ def refuse_sensitive(policy: Mapping[str, str], content: Mapping[str, Any]) -> N
         raise ContentRefused({0: inspection.refused}, is_batch=False)
 
 
-def masked_in(entry: LogEntry) -> Iterator[Finding]:
-    """Yield what was masked in a logged entry, as the masks in it tell."""
-    for field in ("content", "data", "metadata"):
-        value = getattr(entry, field)
-        if value is not None:
-            text = value if isinstance(value, str) else canonical_json(value)
-            kinds = dict.fromkeys(_MARK.findall(text))
-            yield from (Finding(field, kind) for kind in kinds if kind in SENSITIVE)
+def find_masks(given: Any, stored: Any) -> Iterator[str]:
+    """Yield the kinds of what was masked in a value, compared with how it was given.
+
+    Marks that were sent as such are none: somebody may quote an earlier answer.
+    """
+    if given is not None and stored is not None and given != stored:
+        marks = _count_marks(stored) - _count_marks(given)
+        yield from (kind for kind in marks if kind in SENSITIVE)
+
+
+def _count_marks(value: Any) -> Counter[str]:
+    return Counter(_MARK.findall(value if isinstance(value, str) else canonical_json(value)))

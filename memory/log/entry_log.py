@@ -4,7 +4,7 @@ import datetime
 import hashlib
 import secrets
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -209,6 +209,13 @@ def _inspect(draft: Draft, inspection: content_policy.Inspection) -> Draft:
         metadata=inspection.value(draft.metadata, "metadata"),
         data=data,
     )
+
+
+def masked_in(entry: LogEntry, given: Draft) -> Iterator[content_policy.Finding]:
+    """Yield what the content policy masked in a logged entry, which was given as this draft."""
+    for field_ in ("content", "data", "metadata"):
+        kinds = content_policy.find_masks(getattr(given, field_), getattr(entry, field_))
+        yield from (content_policy.Finding(field_, kind) for kind in kinds)
 
 
 def find_by_key(user: MemoryUser, keys: Iterable[str | None]) -> dict[str | None, LogEntry]:

@@ -1,7 +1,7 @@
 """The endpoints that mem0's public client calls, below `/mem0/`."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError as ModelValidationError
@@ -29,9 +29,9 @@ from memory.kernel.users import find_or_create_user, find_user
 from memory.kernel.workspaces import reach, reaches
 from memory.llm import lane_status
 from memory.llm.lane_status import LaneState
-from memory.log import content_policy, entry_log
+from memory.log import entry_log
 from memory.log.api.entries import append_once
-from memory.log.models.entries import LogEntry
+from memory.log.models.entries import EntryKind, LogEntry
 
 PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
@@ -85,10 +85,10 @@ class Mem0View(IdempotentView):
             answer["Warning"] = ", ".join(f'299 uac "{text}"' for text in warnings[:MAX_WARNINGS])
         return answer
 
-    def tell_masked(self, entries: Sequence[LogEntry]) -> None:
-        """Have the answer say what the content policy masked in these entries."""
-        for entry in entries:
-            for found in content_policy.masked_in(entry):
+    def tell_masked(self, entries: Iterable[LogEntry], drafts: Iterable[entry_log.Draft]) -> None:
+        """Have the answer say what the content policy masked in the entries given as `drafts`."""
+        for entry, given in zip(entries, drafts, strict=True):
+            for found in entry_log.masked_in(entry, given):
                 self.ignored.append(f"{found.field}: masked, since it had {SENSITIVE[found.kind]}")
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
@@ -192,7 +192,7 @@ class Add(Mem0View):
         throttles.take(request, ENTRIES, len(drafts))
         # mem0's client sends no Idempotency-Key, but other callers of this URL might.
         entries = self._append(body["user_id"], drafts)
-        self.tell_masked(entries)
+        self.tell_masked(entries, drafts)
         if body["infer"]:
             work = lane_status.read_status(entries[0].user)
             ahead = "; a language model will process them."
@@ -299,7 +299,10 @@ class OneMemory(Mem0View):
         self.refuse_others(memory_id)
         throttles.take(request, ENTRIES)
         memory = memories.update(self.workspace, change, by=self.caller)
-        self.tell_masked([memory.now])
+        told = entry_log.Draft(
+            kind=EntryKind.CORRECTION, content=change.text, metadata=change.metadata
+        )
+        self.tell_masked([memory.now], [told])
         return Response(memory.to_json())
 
     def delete(self, request: Request, memory_id: str) -> Response:

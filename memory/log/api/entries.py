@@ -32,7 +32,7 @@ from memory.kernel.http.serializers import MAX_NAMED, unknown_fields
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
-from memory.log import content_policy, entry_log, fixes
+from memory.log import entry_log, fixes
 from memory.log.api.entry_serializers import (
     MAX_ENTRIES,
     PROPOSE,
@@ -162,7 +162,7 @@ class Entries(UserScopedView, mixins.ListModelMixin, viewsets.GenericViewSet[Log
         location = reverse("entry-list", args=[user_id]) + f"?after={first - 1}"
         if len(serialized) == 1:
             location = reverse("entry-detail", args=[user_id, first])
-        answer = _appended(entries, serialized)
+        answer = _appended(entries, drafts, serialized)
         if limit:
             answer |= _describe_widened_fields(user, records)
         return operations.accepted(answer, location)
@@ -209,7 +209,11 @@ def append_once(
     return entries or entry_log.read(user, seqs)
 
 
-def _appended(entries: Sequence[LogEntry], serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _appended(
+    entries: Sequence[LogEntry],
+    drafts: Sequence[entry_log.Draft],
+    serialized: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
     """Return the response for appended entries."""
     return {
         "entries": serialized,
@@ -227,8 +231,8 @@ def _appended(entries: Sequence[LogEntry], serialized: Sequence[dict[str, Any]])
         ],
         "masked": [
             {"seq": entry.seq, "field": found.field, "kind": found.kind}
-            for entry in entries
-            for found in content_policy.masked_in(entry)
+            for entry, given in zip(entries, drafts, strict=True)
+            for found in entry_log.masked_in(entry, given)
         ],
     }
 

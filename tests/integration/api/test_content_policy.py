@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from memory.constraints.models.backtests import Backtest
 from memory.integrations import imports, merging
 from memory.kernel.canonical import canonical_json, sha256
 from memory.kernel.models.idempotency import IdempotencyKey
@@ -106,6 +107,20 @@ def test_masked_before_anything_is_written(
     assert answer.data["masked"] == [{"seq": seq, "field": field, "kind": "secret"}]
     assert read(user.entries.get(seq=seq)) == f"Use {MASK}!"
     assert found(SECRET) == []
+
+
+def test_a_mark_that_was_sent_is_not_told_as_masked(
+    api: APIClient, user: MemoryUser, choose: Choose
+) -> None:
+    choose(secret="masked", email_address="masked")
+    sent = [
+        {"kind": "message", "content": f"It became {MASK}."},
+        {"kind": "message", "content": f"It became {MASK}, ask {EMAIL}.", "metadata": {"a": MASK}},
+    ]
+
+    for _ in range(2):
+        answer = api.post(ENTRIES, {"entries": sent}, HTTP_IDEMPOTENCY_KEY="once")
+        assert answer.data["masked"] == [{"seq": 2, "field": "content", "kind": "email_address"}]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -271,6 +286,17 @@ class TestCode:
 
         assert list(refusal(answer)) == ["edits[0].source"]
         assert Run.objects.count() == 0
+
+    def test_a_dry_run_is_refused(
+        self, manager: APIClient, user: MemoryUser, choose: Choose
+    ) -> None:
+        settle_records(user, {"domain": "work", "type": "Task", "key": "a", "data": {"n": 1}})
+        choose(secret="refused")
+        body = {"constraint": "leak", "source": f"KEY = {SECRET!r}\n"}
+
+        assert list(refusal(manager.post("/v1/users/ada/backtests/", body))) == ["source"]
+        assert Backtest.objects.count() == 0
+        assert found(SECRET) == []
 
     def test_files_are_refused_for_what_is_new_in_them(
         self, api: APIClient, user: MemoryUser, choose: Choose
