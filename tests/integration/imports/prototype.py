@@ -166,7 +166,15 @@ def check(project_path: str) -> list[dict]:
         if len(numbers) > 1
     ]
 """,
-    "tests/test_journeys.py": "def test_of_the_prototype():\n    assert True\n",
+    "tests/test_payments.py": """
+from pathlib import Path
+
+from constraints.payments import check
+
+
+def test_two_accounts_of_one_recipient():
+    assert len(check(str(Path(__file__).parents[1]))) == 1
+""",
 }
 
 # Runs every constraint as the prototype's runner does, each with modules of its own.
