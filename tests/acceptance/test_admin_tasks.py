@@ -255,20 +255,6 @@ def finished(manager: Client) -> list[str]:
     return [one["id"] for one in listed if one["state"] == "finished"]
 
 
-def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Client) -> None:
-    create_person(manager, "querying").log(task("report", 3))
-    open_row(page, "memoryuser", "querying", "querying")
-    follow(page.get_by_role("link", name="Query console"))
-    page.get_by_label("Query", exact=True).fill("[one.name for one in tasks if one.days > 0]")
-    follow(page.get_by_role("button", name="Run", exact=True))
-    follow(page.get_by_role("link", name="Turn this query into a workspace constraint"))
-
-    expect(page.locator("#id_workspace option:checked")).to_have_text("tasks")
-    expect(text_in(page, "source")).to_have_value(
-        re.compile(r"# \[one\.name for one in tasks if one\.days > 0\]\n")
-    )
-
-
 def test_a_constraint_of_one_user_is_refused_mended_and_speaks(page: Page, manager: Client) -> None:
     person = create_person(manager, "ruled")
     person.log(task("report", 3))

@@ -20,7 +20,6 @@ from memory.alerts import failing_constraints
 from memory.alerts.admin.links import links_to_alerts
 from memory.alerts.models.alerts import LIVE_STATES, Alert, found_by
 from memory.constraints import backtests
-from memory.constraints.admin import drafts
 from memory.constraints.admin.backtests import show_dry_run
 from memory.constraints.models.backtests import Backtest
 from memory.kernel import pauses
@@ -45,6 +44,39 @@ from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 
 MAX_SOURCE = 64 * 1024
+_NEW = {
+    "name": "my_rule",
+    "source": '''\
+import datetime
+from collections.abc import Iterator
+
+from uac import Alert, warning
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    """Describe in one line what must not happen."""
+    for one in []:
+        if False:  # the condition that must not occur
+            yield warning(f"{one.key} …", evidence=[one])
+''',
+    "tests": """\
+import datetime
+
+from constraints import my_rule
+from uac.testing import run_check
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def test_fires() -> None:
+    assert len(run_check(my_rule, today=TODAY)) == 1
+
+
+def test_does_not_fire() -> None:
+    assert run_check(my_rule, today=TODAY) == []
+""",
+    "seen": "",
+}
 
 
 class OwnConstraintForm(forms.Form):
@@ -79,9 +111,9 @@ class OwnConstraintForm(forms.Form):
 def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
     """Return the page for one constraint.
 
-    The URL parameter `name` opens an existing constraint, `run` shows the result of a proposal, and
-    `from_query` starts a new constraint from a query. A posted form becomes a proposal or, by the
-    button "Dry run", a backtest of its source. The caller must check `may_write`.
+    The URL parameter `name` opens an existing constraint, and `run` shows the result of a proposal.
+    A posted form becomes a proposal or, by the button "Dry run", a backtest of its source. The
+    caller must check `may_write`.
     """
     run, trial = None, None
     if request.method == "POST":
@@ -223,7 +255,7 @@ def _failing(user: MemoryUser) -> dict[str, str]:
 
 
 def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[str, str]:
-    """Return the form's initial values: a rejected proposal, existing constraint or draft."""
+    """Return the form's initial values: a rejected proposal, an existing or a new constraint."""
     tree = user.head.tree if user.head else {}
     if run is not None and run.outcome != RunOutcome.OK:
         edit = _edit_of(run)
@@ -247,11 +279,7 @@ def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[st
         }
     if "name" in request.GET:
         raise Http404("This user has no such constraint.")
-    query = drafts.query_of(request, "from_query")
-    return {
-        **drafts.draft_own_constraint(query if query and query.user_id == user.pk else None),
-        "seen": "",
-    }
+    return _NEW
 
 
 def _edit_of(run: Run) -> dict[str, Any]:

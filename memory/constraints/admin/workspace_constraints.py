@@ -20,7 +20,6 @@ from memory.constraints import (
     constraint_library,
     workspace_constraints,
 )
-from memory.constraints.admin import drafts
 from memory.constraints.admin.backtests import (
     ask_to_approve,
     describe_reach,
@@ -170,9 +169,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
                 newest_state=Subquery(newest.values("state")[:1]),
             )
         )
-
-    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        return {**super().get_changeform_initial_data(request), **drafts.initial_of(request)}
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None

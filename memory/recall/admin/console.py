@@ -5,7 +5,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django import forms
-from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -15,8 +14,6 @@ from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from memory.constraints.admin import own_constraints
-from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel import instants, pauses
 from memory.kernel.admin.actions import staff_of
 from memory.kernel.admin.display import badge, preformatted, problem, sandbox, source, visible
@@ -170,11 +167,9 @@ def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
     common: dict[str, Any] = {
         "run_url": page_url(run),
         "run_key": run.pk,
-        "own_constraint_url": _own_constraint_url(run, request),
         "waits": run.status != RunStatus.DONE,
         "version": run.checkpoint.version if run.checkpoint else None,
         "instant": run.instant,
-        "constraint_url": _constraint_url(run, request),
     }
     if run.status != RunStatus.DONE:
         paused = pauses.find_pause(run.user) is not None
@@ -235,25 +230,3 @@ def _example(schema: list[dict[str, Any]]) -> str:
     holders = [holder for one in schema for holder in one["holders"]]
     names = [holder["name"] for holder in holders if holder["count"] != "one"]
     return f"len({names[0]})" if names else "1 + 1"
-
-
-# -- From a query to a constraint --------------------------------------------------------------
-
-
-def _answered(run: Run) -> bool:
-    """Return whether the run is a successful query that has not been redacted."""
-    return run.outcome == RunOutcome.OK and bool(run.input.get("code"))
-
-
-def _constraint_url(run: Run, request: HttpRequest) -> str:
-    constraints = admin.site.get_model_admin(WorkspaceConstraint)
-    if not _answered(run) or not constraints.has_add_permission(request):
-        return ""
-    add = reverse("admin:memory_workspaceconstraint_add")
-    return f"{add}?workspace={run.user.workspace_id}&from_query={run.pk}"
-
-
-def _own_constraint_url(run: Run, request: HttpRequest) -> str:
-    if not _answered(run) or not own_constraints.may_write(request):
-        return ""
-    return own_constraints.own_constraint_url(run.user, from_query=str(run.pk))

@@ -189,9 +189,7 @@ def test_an_error_marks_its_line_and_names_what_is_near(ask: Ask) -> None:
     assert "trips" in re.search(r"NameError.{0,120}", words)[0]  # type: ignore[index]
     marked = re.findall(r"<mark>(.*?)</mark>", text_of(page))
     assert marked == ["tripz"]
-    # The error is the query's, and not the person's, so no constraint can be made of it.
-    assert "error in the query" in words
-    assert "Turn this query into a constraint" not in words
+    assert "error in the query" in words  # and not in the person's project
 
 
 @pytest.mark.parametrize("code", ["(t for t in trips)", "def f():\n    yield 1\nf()", "lambda: 1"])
@@ -562,39 +560,6 @@ def test_the_page_of_a_run_shows_where_the_time_went(ask: Ask, admin_client: Cli
     assert re.search(r"ran the query [\d.]+ s [\d.]+ s", words)
     assert text_of(page).count('<svg class="bar"') >= 3
     assert "style=" not in text_of(page).partition("waterfall")[2]
-
-
-# -- From a query to a constraint --------------------------------------------------------------
-
-
-def test_query_becomes_a_constraint_draft(
-    ask: Ask, admin_client: Client, trips: MemoryUser
-) -> None:
-    page = ask("[t for t in trips if t.cost > 500]")
-
-    address = re.search(
-        r'href="([^"]+)">Turn this query into a workspace constraint', text_of(page)
-    )
-    assert address is not None
-    form = admin_client.get(html.unescape(address[1])).context["adminform"].form
-    source = form["source"].value()
-    compile(source, "constraint", "exec")
-    assert "    # [t for t in trips if t.cost > 500]\n" in source
-    assert str(form["workspace"].value()) == str(trips.workspace_id)
-
-
-def test_query_is_hidden_without_view_run(ask: Ask, staff: Callable[..., Client]) -> None:
-    ask("len(trips)")
-    run = Run.objects.get(kind=RunKind.QUERY)
-    client = staff("add_workspaceconstraint", "view_workspaceconstraint", "view_content")
-
-    answer = client.get(
-        reverse("admin:memory_workspaceconstraint_add"), {"from_query": str(run.pk)}
-    )
-
-    assert "len(trips)" not in text_of(answer)
-    nonsense = client.get(reverse("admin:memory_workspaceconstraint_add"), {"from_query": "x"})
-    assert nonsense.status_code == 200
 
 
 def test_query_of_the_product_is_not_listed(admin_client: Client, trips: MemoryUser) -> None:
