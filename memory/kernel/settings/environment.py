@@ -278,8 +278,6 @@ SEARCH = Group("Search", check="uac.E032", settings=(
             " server, `wordllama` for English and `multilingual` for other languages, or one of"
             " these; the path of a folder with a static model; a provider's model, such as"
             " `openai:text-embedding-3-small`; or `off`. See [search.md](search.md)."),
-    Setting("UAC_EMBEDDINGS_PREVIOUS", "", "Previous embedding model, which is used while logs are"
-            " re-embedded."),
     Setting("UAC_EMBEDDINGS_BASE_URL", "", "URL of the embedding provider's API, if the provider is"
             " not OpenAI."),
     Setting("UAC_EMBEDDINGS_API_KEY", "", "The embedding provider's API key, sent only to it."),

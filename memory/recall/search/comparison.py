@@ -46,15 +46,9 @@ class Comparison:
     """
 
     def __init__(
-        self,
-        user: MemoryUser,
-        question: str,
-        model: Embedder | None,
-        vector: Floats | None,
-        problem: str | None,
-        lease: LeasedWork | None = None,
+        self, question: str, model: Embedder | None, vector: Floats | None, problem: str | None
     ) -> None:
-        self._user, self._question, self._lease = user, question, lease
+        self._question = question
         self._questions: dict[str, Floats | None] = {}
         if model is not None:
             self._questions[model.name] = vector
@@ -108,7 +102,7 @@ class Comparison:
         if name not in self._questions:
             self._questions[name] = None
             try:
-                if earlier := embeddings.find_earlier(name, self._user, self._lease):
+                if earlier := embeddings.find_installed(name):
                     (vector,) = earlier.embed([self._question], is_question=True)
                     self._questions[name] = vector
             except EmbeddingFailed as error:

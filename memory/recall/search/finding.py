@@ -69,7 +69,7 @@ def find(
     """
     question = Question(question) if isinstance(question, str) else question
     terms = _read_terms(question)
-    compared = Comparison(user, question.meant, *embed_question(user, question.meant, lease), lease)
+    compared = Comparison(question.meant, *embed_question(user, question.meant, lease))
     wanted = [name for name in CorpusName if name in corpora]
     read = _read_corpora(user, wanted, terms, compared, outline)
     rankings = {

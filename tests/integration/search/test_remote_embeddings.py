@@ -85,9 +85,8 @@ def fresh(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 def use(settings: Settings) -> Use:
     """Use a model of the server."""
 
-    def do(server: EmbeddingsServer, model: str = MODEL, previous: str = "") -> None:
+    def do(server: EmbeddingsServer, model: str = MODEL) -> None:
         settings.UAC_EMBEDDINGS = model
-        settings.UAC_EMBEDDINGS_PREVIOUS = previous
         settings.UAC_EMBEDDINGS_BASE_URL = server.openai_url
 
     return do
@@ -873,6 +872,7 @@ def test_entry_redacted_between_two_calls_is_not_sent(
 # -- Another model ---------------------------------------------------------------------------------
 
 
+STATIC = "wordllama/l2_supercat_256"
 CARS = [f"a car called {number}" for number in range(announcing.TAIL)]
 
 
@@ -881,62 +881,45 @@ def fill(user: MemoryUser, say_all: SayAll) -> None:
     index_all(user)
 
 
-def test_the_model_before_answers_until_the_log_is_embedded_anew(
-    user: MemoryUser, say: Say, say_all: SayAll, search: Find, serve: Serve, use: Use
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"UAC_EMBEDDINGS": "openai:new-er"}, "openai:new-er"),
+        ({"UAC_EMBEDDINGS_DIMENSIONS": 5}, "openai:old@5"),
+    ],
+)
+def test_words_answer_until_the_log_is_embedded_anew_and_say_so(
+    user: MemoryUser,
+    say: Say,
+    say_all: SayAll,
+    search: Find,
+    serve: Serve,
+    settings: Settings,
+    change: dict[str, Any],
+    name: str,
 ) -> None:
-    server = serve(model="openai:old")
-    say_all(CARS)
+    serve(model="openai:old")
     say("my puppy")
-    index_all(user)
+    fill(user, say_all)
+    for setting, value in change.items():
+        setattr(settings, setting, value)
     question_cache.forget_recent()
-    use(server, "openai:new-er", previous="openai:old")
-    between = search("hound", top_k=1)
+    between = search("car", top_k=1)
 
-    assert texts(between) == ["my puppy"]
-    assert between.meaning == Meaning("openai:old", announcing.TAIL + 1, None)
+    assert between.meaning == Meaning(
+        name,
+        0,
+        f"{announcing.TAIL + 1} passages were searched by words only: they have no vectors from"
+        " this model yet.",
+    )
+    assert len(between.hits) == 1
     assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
 
     index_all(user)
     question_cache.forget_recent()
     after = search("hound", top_k=1)
-    assert after.meaning == Meaning("openai:new-er", announcing.TAIL + 1, None)
+    assert after.meaning == Meaning(name, announcing.TAIL + 1, None)
     assert texts(after) == ["my puppy"]
-    assert server.requests[-1].model == "new-er"  # and nobody asks the old one any more
-
-
-def test_with_other_dimensions_the_vectors_before_answer_until_all_are_made_anew(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use, settings: Settings
-) -> None:
-    with embeddings_server() as server:
-        settings.UAC_EMBEDDINGS_DIMENSIONS = 6
-        use(server)
-        say_all(CARS)
-        index_all(user)
-        settings.UAC_EMBEDDINGS_DIMENSIONS = 5
-        between = search("wheel", top_k=1)
-        index_all(user)
-        after = search("wheel", top_k=1)
-
-    assert between.meaning == Meaning(f"{MODEL}@6", announcing.TAIL, None)
-    assert after.meaning == Meaning(f"{MODEL}@5", announcing.TAIL, None)
-
-
-def test_without_the_name_of_the_model_before_words_answer_and_say_so(
-    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
-) -> None:
-    server = serve(model="openai:old")
-    fill(user, say_all)
-    use(server, "openai:new-er")
-    found = search("car", top_k=1)
-
-    assert found.meaning == Meaning(
-        "openai:new-er",
-        0,
-        f"{announcing.TAIL} passages were searched by words only: they have no vectors from"
-        " this model yet.",
-    )
-    assert len(found.hits) == 1
-    assert "old" not in {one.model for one in server.requests[1:] if one.texts == ["car"]}
 
 
 def test_a_question_goes_to_no_provider_that_is_not_named(
@@ -950,57 +933,42 @@ def test_a_question_goes_to_no_provider_that_is_not_named(
 
     assert len(server.requests) == sent
     assert found.meaning.compared == 0
-    settings.UAC_EMBEDDINGS_PREVIOUS = MODEL
-    assert search("car", top_k=1).meaning == Meaning(MODEL, announcing.TAIL, None)
-    assert server.texts[-1] == "car"
 
 
-def test_the_model_before_answers_though_the_new_one_fails(
+def test_an_installed_model_answers_though_the_new_one_fails(
     user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:
-    def script(request: EmbeddingsRequest) -> Misbehaviour:
-        return embedded(request) if request.model == "old" else status(503)
-
-    server = serve(script, model="openai:old")
+    server = serve(lambda request: status(503), model="wordllama")
     fill(user, say_all)
-    use(server, "openai:new-er", previous="openai:old")
+    use(server, "openai:new-er")
     with pytest.raises(EmbeddingFailed):
         index_all(user)
     found = search("wheel", top_k=1)
 
-    assert (found.meaning.model, found.meaning.compared) == ("openai:old", announcing.TAIL)
+    assert (found.meaning.model, found.meaning.compared) == (STATIC, announcing.TAIL)
     assert "openai:new-er has failed" in (found.meaning.problem or "")
-    assert models_of(user) == ["openai:old"]
+    assert models_of(user) == [STATIC]
 
 
 def test_segments_of_two_models_are_scored_each_by_its_own_on_one_scale(
     user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:
-    def script(request: EmbeddingsRequest) -> Misbehaviour:
-        if request.model == "old":  # by this model all texts are close to each other
-            made = [vector(text, "old") for text in request.texts]
-            return embedded(request, [[*one, 8.0] for one in made])
-        return embedded(request)
-
     def fill_with_few(about: str) -> None:
         say_all([f"a tree called {number}" for number in range(announcing.TAIL - 3)])
         say_all([f"a {about} called {number}" for number in range(3)])
 
-    server = serve(script, model="openai:old")
+    server = serve(model="wordllama")
     fill_with_few("dog")
     index_all(user)
-    use(server, "openai:new-er", previous="openai:old")
+    use(server, "openai:new-er")
     fill_with_few("puppy")
     assert index_maintenance._step(leased(user))  # the first segment is still that of the old model
-    assert models_of(user) == ["openai:old", "openai:new-er"]
+    assert models_of(user) == [STATIC, "openai:new-er"]
     found = search("hound", top_k=6)
 
     assert found.meaning.compared == 2 * announcing.TAIL
     assert found.meaning.problem is None
-    assert found.meaning.model in (
-        "openai:old and openai:new-er",
-        "openai:new-er and openai:old",
-    )
+    assert found.meaning.model in (f"{STATIC} and openai:new-er", f"openai:new-er and {STATIC}")
     assert sorted(texts(found)) == [
         f"a {about} called {number}" for about in ("dog", "puppy") for number in range(3)
     ]
@@ -1068,7 +1036,6 @@ def test_context_passages_are_not_sent(api: APIClient, say: Say, serve: Serve) -
         ({"UAC_EMBEDDINGS": "openai:"}, "UAC_EMBEDDINGS"),
         ({"UAC_EMBEDDINGS": "openai:a@b"}, "UAC_EMBEDDINGS"),
         ({"UAC_EMBEDDINGS": "cohere:embed"}, "UAC_EMBEDDINGS"),
-        ({"UAC_EMBEDDINGS_PREVIOUS": "openai"}, "UAC_EMBEDDINGS_PREVIOUS"),
         ({"UAC_EMBEDDINGS_API_KEY": ""}, "UAC_EMBEDDINGS_API_KEY"),
         ({"UAC_EMBEDDINGS_API_KEY": "sk-\n"}, "UAC_EMBEDDINGS_API_KEY"),
         ({"UAC_EMBEDDINGS_BASE_URL": "https://key@models/v1"}, "UAC_EMBEDDINGS_BASE_URL"),

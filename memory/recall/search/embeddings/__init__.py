@@ -73,34 +73,16 @@ def is_multilingual(name: str) -> bool:
     return name == multilingual.NAME
 
 
-def find_earlier(
-    name: str, user: "MemoryUser", lease: "LeasedWork | None" = None
-) -> Embedder | None:
-    """Return the model that made the vectors with this name, or None if it may not be used.
+def find_installed(name: str) -> Embedder | None:
+    """Return the model that made the vectors with this name, if it comes with the server.
 
-    It must be the model named by UAC_EMBEDDINGS_PREVIOUS, the configured model with a different
-    number of dimensions, or a model that comes with the installation. May raise EmbeddingFailed.
-
-    No other model is used: questions must never be sent to a provider that nobody has configured.
+    A provider's earlier model is not asked: questions go to the configured provider alone. May
+    raise EmbeddingFailed.
     """
-    from memory.recall.search.embeddings import remote
-
-    current, previous = settings.UAC_EMBEDDINGS, settings.UAC_EMBEDDINGS_PREVIOUS
-    if is_remote(current) and remote.make(current, user).name == name:
-        return None  # it is the current model, which has just failed
-    for named in (previous, current):
-        if is_remote(named) and (earlier := remote.make_earlier(name, named, user, lease)):
-            return earlier
     if is_multilingual(name):
         return _load(MULTILINGUAL)
-    for named in (previous, WORDLLAMA):
-        if named in ("", LOCAL, MULTILINGUAL) or is_remote(named):
-            continue
-        if named == WORDLLAMA and named not in name:
-            continue
-        model = _load(named)
-        if model is not None and model.name == name:
-            return model
+    if WORDLLAMA in name and (model := _load(WORDLLAMA)) and model.name == name:
+        return model
     return None
 
 
@@ -154,12 +136,8 @@ def validate_server_settings() -> dict[str, str]:
     from memory.recall.search.embeddings import remote
 
     errors = remote.validate_server_settings()
-    for name, value in (
-        ("UAC_EMBEDDINGS", settings.UAC_EMBEDDINGS),
-        ("UAC_EMBEDDINGS_PREVIOUS", settings.UAC_EMBEDDINGS_PREVIOUS or OFF),
-    ):
-        if problem := validate(value):
-            errors[name] = problem
+    if problem := validate(settings.UAC_EMBEDDINGS):
+        errors["UAC_EMBEDDINGS"] = problem
     return errors
 
 

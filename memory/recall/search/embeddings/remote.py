@@ -93,40 +93,13 @@ def make(
     named: str, user: MemoryUser, *, hurried: bool = False, lease: LeasedWork | None = None
 ) -> "RemoteEmbedder":
     """Return the model with this name (`openai:…`), using the configured connection."""
-    dimensions = settings.UAC_EMBEDDINGS_DIMENSIONS
-    return _make(named.removeprefix(PREFIX), dimensions, user, hurried, lease)
-
-
-def make_earlier(
-    name: str, named: str, user: MemoryUser, lease: LeasedWork | None = None
-) -> "RemoteEmbedder | None":
-    """Return the model `named`, to embed questions with, if it made the vectors called `name`.
-
-    Returns None if another model made these vectors. Their number of dimensions may differ from
-    what is configured now.
-    """
-    if name == named:
-        return _make(named.removeprefix(PREFIX), None, user, hurried=True, lease=lease)
-    base, _, dimensions = name.rpartition("@")
-    if base != named or not dimensions.isdecimal():
-        return None
-    return _make(named.removeprefix(PREFIX), int(dimensions), user, hurried=True, lease=lease)
-
-
-def _make(
-    model: str,
-    dimensions: int | None,
-    user: MemoryUser,
-    hurried: bool,
-    lease: LeasedWork | None = None,
-) -> "RemoteEmbedder":
     connection = Connection(
         provider=PROVIDER,
-        model=model,
+        model=named.removeprefix(PREFIX),
         base_url=settings.UAC_EMBEDDINGS_BASE_URL or language_models.PROVIDERS[PROVIDER],
         api_key=settings.UAC_EMBEDDINGS_API_KEY,
     )
-    return RemoteEmbedder(connection, dimensions, user, hurried, lease)
+    return RemoteEmbedder(connection, settings.UAC_EMBEDDINGS_DIMENSIONS, user, hurried, lease)
 
 
 @dataclass(frozen=True)
