@@ -11,6 +11,7 @@ from deploy.demo import person
 from deploy.demo.person import Entry
 from deploy.demo.screen import Screen
 from deploy.embedded.http import ApiClient
+from memory.project.paths import constraint_name
 
 _PATIENCE_SECONDS = 240
 # A real model takes longer and needs more than one call.
@@ -263,7 +264,7 @@ class Story:
 
         def of_constraint() -> list[dict[str, Any]]:
             alerts = self._alerts()  # somebody may have resolved it in the meantime
-            return [alert for alert in alerts if _constraint_of(alert) == constraint]
+            return [alert for alert in alerts if constraint_name(alert["constraint"]) == constraint]
 
         for alert in self._wait(f"the alert from {constraint}", of_constraint, bool):
             self._print_alert(alert)
@@ -372,10 +373,6 @@ class Story:
     def _problem(self, text: str) -> None:
         self.problems.append(text)
         self.screen.bad(text)
-
-
-def _constraint_of(alert: dict[str, Any]) -> str:
-    return str(alert["constraint"]).removeprefix("constraints/").removesuffix(".py")
 
 
 def _number(count: int, word: str) -> str:

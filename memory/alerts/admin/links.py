@@ -5,9 +5,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
-from memory.kernel.admin import masking
 from memory.kernel.admin.display import badge, lines, shortened
-from memory.kernel.admin.links import MAX_LINKS, link, link_to_list
+from memory.kernel.admin.links import MAX_LINKS, link_by_content, link_to_list
 from memory.log.models.entries import EntryOutcome, Outcome
 from memory.versions.models.checkpoints import RecordLocation
 
@@ -41,5 +40,5 @@ def link_to_alert(alert: Alert) -> SafeString:
         "{} {} {}",
         badge(alert.severity, alert.get_severity_display()),
         badge(state, state.label),
-        link(alert, None if masking.is_hidden() else shortened(alert.message)),
+        link_by_content(alert, shortened(alert.message)),
     )

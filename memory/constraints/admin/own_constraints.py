@@ -3,7 +3,6 @@
 As in the API, a change is a proposal: the gate judges it, and an accepted change becomes a version.
 """
 
-from pathlib import PurePath
 from typing import Any
 
 from django import forms
@@ -34,7 +33,7 @@ from memory.kernel.staff import access
 from memory.kernel.users import refuse_merged
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
-from memory.project.paths import constraint_path, constraint_tests_path
+from memory.project.paths import constraint_name, constraint_path, constraint_tests_path
 from memory.versions import checkpoints, past_states
 from memory.versions.admin import staff_runs
 from memory.versions.admin.schema import names_in, schema_of
@@ -129,7 +128,7 @@ def page(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> Htt
         proposals = Run.objects.filter(user=user, kind=RunKind.PROPOSAL)
         run = asked_run(request, user, proposals)
         form = OwnConstraintForm(initial=_initial(request, user, run))
-    names = [PurePath(path).stem for path in backtests.own_constraints(user.head)]
+    names = list(map(constraint_name, backtests.own_constraints(user.head)))
     name = str(form["name"].value() or "")
     failing = _failing(user)
     page_context = {

@@ -57,6 +57,7 @@ from memory.kernel.admin.display import (
 from memory.kernel.admin.links import link, link_to_list, page_url
 from memory.kernel.models.large import defer_large
 from memory.kernel.staff import access
+from memory.project.paths import CONSTRAINTS, FOLDER
 from memory.project.shapes import ShapeError
 
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
@@ -158,7 +159,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             .annotate(number=Count("*"))
             .values("number")
         )
-        path = Concat(Value("workspace/constraints/"), F("name"), Value(".py"))
+        path = Concat(Value(f"{FOLDER}{CONSTRAINTS}"), F("name"), Value(".py"))
         return (
             super()
             .get_queryset(request)

@@ -38,6 +38,11 @@ def link(row: models.Model | None, text: str | None = None) -> SafeString | str:
     return format_html('<a href="{}">{}</a>', page_url(row), inline(text))
 
 
+def link_by_content(row: models.Model, text: str) -> SafeString | str:
+    """Return a link to the row whose text is content; if that is hidden, its short name is."""
+    return link(row, None if masking.is_hidden() else text)
+
+
 def link_to_key(model: type[models.Model], key: Key | None, text: str) -> SafeString | str:
     """Return a link to the page of the row with this primary key."""
     if key is None:

@@ -52,7 +52,7 @@ def name_of(row: Model) -> str:
     A user's id isn't content; the name before it is.
     """
     if isinstance(row, MemoryUser):
-        called = "" if is_hidden() else person_name(row)
+        called = person_name(row)
         return f"{called} · {row}" if called else str(row)
     if is_hidden() and row._meta.app_label == "memory" and masked_columns(type(row)):
         return f"{row._meta.verbose_name} {str(row.pk)[:8]}"
@@ -60,12 +60,13 @@ def name_of(row: Model) -> str:
 
 
 def person_name(user: MemoryUser) -> str:
-    """Return a person's name, from the metadata field that the workspace has chosen, or "".
+    """Return a person's name, from the metadata field that the workspace has chosen.
 
-    Nothing is read for it: it is "" unless the row was read with its workspace and metadata.
+    It is "" if content is hidden. Nothing is read for it: it is "" unless the row was read with its
+    workspace and metadata.
     """
     workspace: Any = MemoryUser._meta.get_field("workspace")
-    if not workspace.is_cached(user) or "metadata" in user.get_deferred_fields():
+    if is_hidden() or not workspace.is_cached(user) or "metadata" in user.get_deferred_fields():
         return ""
     value = user.metadata.get(user.workspace.name_field) if isinstance(user.metadata, dict) else ""
     return shortened(value, 100) if isinstance(value, str) else ""

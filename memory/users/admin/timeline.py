@@ -20,7 +20,7 @@ from memory.alerts.models.alerts import Alert, AlertEvent
 from memory.constraints.admin.forecasts import look_up_alerts
 from memory.kernel.admin import masking
 from memory.kernel.admin.display import badge, inline, sandbox_badge, shortened
-from memory.kernel.admin.links import link, list_url
+from memory.kernel.admin.links import link, link_by_content, list_url
 from memory.kernel.admin.rows import cached_on_row, may_see, rows_for
 from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import Lane, MemoryUser
@@ -128,7 +128,7 @@ def _what(row: Any) -> SafeString:
             )
     return format_html(
         "{} {} {} by {}",
-        link(row.alert, None if masking.is_hidden() else shortened(row.alert.message, 200)),
+        link_by_content(row.alert, shortened(row.alert.message, 200)),
         badge(row.alert.severity, row.alert.get_severity_display()),
         badge(row.kind, row.get_kind_display()),
         masking.content(inline(row.actor)),

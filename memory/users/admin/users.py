@@ -220,7 +220,7 @@ class MemoryUserAdmin(UserPages):
         )
 
     def subtitle_of(self, user: MemoryUser) -> str:
-        name = "" if masking.is_hidden() else masking.person_name(user)
+        name = masking.person_name(user)
         return f"{super().subtitle_of(user)}: {name}" if name else super().subtitle_of(user)
 
     @content_column("name")
