@@ -77,6 +77,7 @@ def test_step_that_differs_or_cannot_be_pasted_is_noticed() -> None:
         ("docs/how-to.md", 29),
         ("docs/api.md", 5),
         ("docs/python-client.md", 6),
+        ("clients/python/README.md", 5),
     ],
 )
 def test_every_step_answers_as_it_is_shown(server: dict[str, str], page: str, least: int) -> None:
