@@ -1,6 +1,7 @@
 """All tables, with their indexes and constraints."""
 
 import uuid
+from collections.abc import Sequence
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
@@ -8,6 +9,9 @@ import django.db.models.functions.datetime
 import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
 
 import memory.alerts.models.alerts
 import memory.alerts.models.webhooks
@@ -30,6 +34,54 @@ CREATE SCHEMA log_partitions;
     f" FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number});"
     for number in range(PARTITIONS)
 )
+
+
+class AtOnce(Operation):
+    """Operations that need nothing of each other's in the database; models are rendered once.
+
+    Django renders a model and all that are related to it, here nearly all, for each operation: that
+    takes two thirds of the time of all migrations.
+    """
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self.operations = operations
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        # A state without rendered models renders none until it is asked for one.
+        vars(state).pop("apps", None)
+        for operation in self.operations:
+            operation.state_forwards(app_label, state)
+
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        for operation in self.operations:
+            operation.database_forwards(app_label, schema_editor, from_state, to_state)
+
+    def database_backwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        for operation in reversed(self.operations):
+            operation.database_backwards(app_label, schema_editor, from_state, to_state)
+
+    def describe(self) -> str:
+        return f"{len(self.operations)} operations at once"
+
+
+def rendered_once(operations: Sequence[Operation]) -> list[Operation]:
+    """Return the same operations: all tables, then SQL, then what needs tables that exist."""
+    tables = [one for one in operations if isinstance(one, migrations.CreateModel)]
+    statements = [one for one in operations if isinstance(one, migrations.RunSQL)]
+    others = [one for one in operations if one not in tables and one not in statements]
+    return [AtOnce(tables), *statements, AtOnce(others)]
 
 
 class Migration(migrations.Migration):
@@ -2280,3 +2332,4 @@ class Migration(migrations.Migration):
             },
         ),
     ]
+    operations = rendered_once(operations)
