@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -28,9 +28,9 @@ from .child import Limits
 from .endings import VALUE, keep_value
 from .errors import QUERY, describe
 from .forecasting import Forecaster, Horizon, Told, wording_of
-from .loader import Project, collections_of, remember_source, selected
+from .loader import Project, collections_of, names_in, remember_source, selected
 from .selection import Meanings, Place, Selection
-from .set_aside import find_set_aside
+from .set_aside import MAX_NAMED, find_set_aside
 from .ties import Ties
 from .traces import Traces
 from .tracing import can_follow
@@ -40,6 +40,7 @@ from .uac import (
     add_months,
     birthday,
     full_months,
+    has_lapsed,
     hours_between,
     original_data,
     protocol,
@@ -48,6 +49,7 @@ from .uac import (
     user_zone,
 )
 from .uac.alerts import Alert, TooManyAlertsError, info
+from .uac.records import LAPSES_AFTER
 from .uac.testing import call_check, same_evidence
 from .values import AlertLimitError, NotAValueError, encode
 from .workspace import Binding, shaped
@@ -67,6 +69,7 @@ HELPERS = {
     "add_months": add_months,
     "birthday": birthday,
     "full_months": full_months,
+    "has_lapsed": has_lapsed,
     "hours_between": hours_between,
     "original_data": original_data,
     "user_zone": user_zone,
@@ -132,6 +135,7 @@ class Evaluation:
         self._referred: dict[int, Record] = {}  # records found through references, by their id()
         self._meant: Meanings | None = None
         self._singles: set[Place] = set()
+        self._lapsing_lists: list[tuple[list[Any], list[Any]]] | None = None
         records.resolve_references_with(self._records_with_key)
 
     def prepare(self) -> None:
@@ -142,6 +146,7 @@ class Evaluation:
             self._namespace()
             self._places()
             self._meanings()
+            self._lapsing()
             self.shares_processes()
 
     def shares_processes(self) -> bool:
@@ -185,7 +190,8 @@ class Evaluation:
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
         """Run a query; return its value, the value's type, its evidence, and the ties it hides.
 
-        Raises NoValueError if the code's last statement has no value.
+        Lapsed records are left out, unless the code asks for them. Raises NoValueError if the
+        code's last statement has no value.
         """
         reckoning.live_in(instant.time_zone)
         remember_source(QUERY, code)
@@ -196,25 +202,28 @@ class Evaluation:
         last = tree.body[-1] if tree.body else None
         no_value = keep_value(tree)
         selection = Selection(tree, meanings, self._singles, self._places())
-        # Copy these lists of records before the code can change them.
-        read = {location: list(self._held(*location)) for location in selection.read}
         ties = Ties(tree)
         names |= selection.names | ties.names
-        exec(compile(tree, QUERY, "exec"), names)  # nosec B102 # this is what the sandbox is for
-        value, held = names.get(VALUE), list[Record]()
-        if value is None and no_value is not None:
-            raise no_value
-        try:
-            encoded = encode(
-                value, max_bytes=limits.result_bytes, max_depth=limits.result_depth, held=held
-            )
-        except NotAValueError as error:
-            error.line = last.lineno if last else None
-            raise
+        compiled = compile(tree, QUERY, "exec")
+        lapsed = [] if _asks_for_lapsed(compiled) else self._lapsed(selection, instant.today)
+        with self._without_lapsed(compiled, instant.today):
+            # Copy these lists of records before the code can change them.
+            read = {location: list(self._held(*location)) for location in selection.read}
+            exec(compiled, names)  # nosec B102 # this is what the sandbox is for
+            value, held = names.get(VALUE), list[Record]()
+            if value is None and no_value is not None:
+                raise no_value
+            try:
+                encoded = encode(
+                    value, max_bytes=limits.result_bytes, max_depth=limits.result_depth, held=held
+                )
+            except NotAValueError as error:
+                error.line = last.lineno if last else None
+                raise
         return {
             "value": encoded,
             "type": protocol.storable(type(value).__name__),
-            "evidence": self._rests_on(selection, held, read),
+            "evidence": {**self._rests_on(selection, held, read), "lapsed": lapsed},
             "ties": ties.found,
         }
 
@@ -292,20 +301,22 @@ class Evaluation:
             self._places()  # index the records before the constraint can add any
         started = time.perf_counter()
         module = self.project.module(path)
-        given = shaped(module, bound, self._held)
         asks_for_now = takes_now(module)
-        result: dict[str, Any] = {"left_out": given.left_out, "takes_now": asks_for_now}
-        try:
-            alerts = call_check(
-                module,
-                today=instant.today,
-                now=instant.now if asks_for_now else None,
-                most=limits.alerts,
-                records=given.arguments,
-            )
-        except TooManyAlertsError as error:
-            result |= {"alerts": _gravest(error.alerts), "seconds": time.perf_counter() - started}
-            raise AlertLimitError(str(error), result) from None
+        with self._without_lapsed(self.project.files[path].code, instant.today):
+            given = shaped(module, bound, self._held)
+            result: dict[str, Any] = {"left_out": given.left_out, "takes_now": asks_for_now}
+            try:
+                alerts = call_check(
+                    module,
+                    today=instant.today,
+                    now=instant.now if asks_for_now else None,
+                    most=limits.alerts,
+                    records=given.arguments,
+                )
+            except TooManyAlertsError as error:
+                seconds = time.perf_counter() - started
+                result |= {"alerts": _gravest(error.alerts), "seconds": seconds}
+                raise AlertLimitError(str(error), result) from None
         result["alerts"] = [self._alert(alert, given.originals) for alert in alerts]
         return {**result, "seconds": time.perf_counter() - started}
 
@@ -327,6 +338,7 @@ class Evaluation:
         with suppress(Exception):  # as in `run_constraint`
             self._places()
         module = self.project.module(path)
+        code = self.project.files[path].code
         own = Traces([module])
         given = shaped(module, bound, self._held)
 
@@ -336,10 +348,11 @@ class Evaluation:
             if not own.complete:  # the module might keep state between calls undetected
                 del sys.modules[module.__name__]
                 module = self.project.module(path)
-            if bound:
-                given = shaped(module, bound, self._held)
-            records = given.arguments
-            return call_check(module, today=today, now=now, most=limits.alerts, records=records)
+            with self._without_lapsed(code, today):
+                if bound:
+                    given = shaped(module, bound, self._held)
+                records = given.arguments
+                return call_check(module, today=today, now=now, most=limits.alerts, records=records)
 
         def summarize(alert: Alert) -> Told:
             summary = self._alert(alert, given.originals)
@@ -361,7 +374,7 @@ class Evaluation:
         local = Instant(horizon.start, horizon.time_zone)
         if takes_now(module):
             forecast = forecaster.moments(horizon)
-        elif "today" in inspect.signature(module.check).parameters:
+        elif "today" in inspect.signature(module.check).parameters or self._leaves_out(code):
             end = horizon.end.astimezone(ZoneInfo(horizon.time_zone)).date()
             forecast = forecaster.days(local.now.date(), end)
         else:
@@ -531,6 +544,54 @@ class Evaluation:
                     }
         return self._placed
 
+    def _lapsing(self) -> list[tuple[list[Any], list[Any]]]:
+        """Return the collections whose records may lapse, each with all of its records."""
+        if self._lapsing_lists is None:
+            lists = [
+                members
+                for _, module in self._state_modules()
+                for members in collections_of(module).values()
+                if any(
+                    LAPSES_AFTER in getattr(kind, "__dataclass_fields__", ())
+                    for kind in {*map(type, members)}
+                )
+            ]
+            if lists:
+                names = self._namespace().values()
+                lists += [value for value in names if isinstance(value, _DomainAndCollection)]
+            self._lapsing_lists = [(members, list(members)) for members in lists]
+        return self._lapsing_lists
+
+    def _leaves_out(self, code: CodeType | None) -> bool:
+        """Return whether records are left out for this code once they have lapsed."""
+        return code is not None and not _asks_for_lapsed(code) and bool(self._lapsing())
+
+    @contextmanager
+    def _without_lapsed(self, code: CodeType | None, today: Any) -> Iterator[None]:
+        """Leave the records that have lapsed out of their collections while this code runs.
+
+        If `today` is traced, it records when the next of them lapses.
+        """
+        lists = self._lapsing() if self._leaves_out(code) else []
+        for members, every in lists:
+            members[:] = [one for one in every if not has_lapsed(one, today)]
+        try:
+            yield
+        finally:
+            for members, every in lists:
+                members[:] = every
+
+    def _lapsed(self, selection: Selection, today: datetime.date) -> list[dict[str, Any]]:
+        """Count and name the lapsed records among those that a query reads, by collection."""
+        found: list[dict[str, Any]] = []
+        for domain, name in selection.read:
+            lapsed = [one for one in self._held(domain, name) if has_lapsed(one, today)]
+            if lapsed:
+                keys = [one.key for one in lapsed[:MAX_NAMED] if isinstance(one, Record)]
+                count = len(lapsed)
+                found.append({"domain": domain, "collection": name, "count": count, "keys": keys})
+        return found
+
     def _alert(self, alert: Alert, originals: Mapping[int, Record] = _NOTHING) -> dict[str, Any]:
         """Return an alert as an object for the host.
 
@@ -564,6 +625,11 @@ class Evaluation:
             "key": protocol.storable(record.key),
             "sources": list(record.sources),
         }
+
+
+def _asks_for_lapsed(code: CodeType) -> bool:
+    """Return whether code decides for itself which records have lapsed, so that it gets all."""
+    return not {LAPSES_AFTER, has_lapsed.__name__}.isdisjoint(names_in(code))
 
 
 def takes_now(module: ModuleType) -> bool:

@@ -261,7 +261,7 @@ def _imports(file: File, modules: Iterable[str]) -> list[str]:
     an unnecessary reload.
     """
     assert file.code is not None
-    mentioned = set(_names(file.code))
+    mentioned = set(names_in(file.code))
     package = file.module if file.is_package else file.module.rpartition(".")[0]
     imports = []
     for module in modules:
@@ -273,8 +273,9 @@ def _imports(file: File, modules: Iterable[str]) -> list[str]:
     return imports
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
+    """Yield the names that code uses, including those of attributes; some more than once."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)

@@ -258,7 +258,7 @@ SPECTACULAR_SETTINGS = {
     ],
     "ENUM_NAME_OVERRIDES": {
         "CorpusEnum": [(name, name) for name in ("facts", "archive")],
-        "EntryStatusEnum": [(name, name) for name in ("current", "replaced", "retired")],
+        "EntryStatusEnum": [(name, name) for name in ("current", "replaced", "retired", "lapsed")],
         "ByEnum": "memory.log.models.entries.By",
         "EntryKindEnum": "memory.log.models.entries.EntryKind",
         "TextEntryKindEnum": "memory.log.api.entry_serializers.TEXT_KINDS",

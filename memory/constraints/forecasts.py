@@ -28,13 +28,18 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import unpaused
 from memory.kernel.work import leases
 from memory.kernel.work.hints import hint
+from memory.project.parse import parse_state
 from memory.project.paths import FOLDER
-from memory.versions import runs
+from memory.project.values import last_day_of
+from memory.versions import checkpoints, runs
 from memory.versions.models.checkpoints import Checkpoint
+from sandbox_image.uac.records import LAPSES_AFTER
 
 # The maximum total number of events in a forecast, across all constraints. Further events are left
 # to a later forecast.
 MAX_EVENTS = 5000
+# The maximum number of a domain's files that are read to find the records that will lapse.
+MAX_FILES = 8
 # Part of the hash of a forecast's inputs. Increment it whenever the way that days are counted or
 # times are compared changes.
 RULES = 1
@@ -265,6 +270,30 @@ def add_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         explained.append({**event, "causes": [cause]})
         single[(is_theirs, *same)].append(explained[-1])
     return explained
+
+
+def lapses(forecast: Forecast, time_zone: str) -> list[tuple[datetime.date, str]]:
+    """Return which records will lapse within the horizon, and their first day without them.
+
+    Of each domain, only the newest files are read.
+    """
+    if forecast.checkpoint is None or forecast.start is None:
+        return []
+    first = forecast.start.astimezone(ZoneInfo(time_zone)).date()
+    until = first + datetime.timedelta(days=forecast.horizon_days)
+    found = []
+    for domain in checkpoints.outline(forecast.checkpoint).domains.values():
+        if not any(class_.field(LAPSES_AFTER) for class_ in domain.classes.values()):
+            continue
+        paths = [*domain.state_paths()][-MAX_FILES:]
+        for path, text in checkpoints.read_files(forecast.checkpoint, paths).items():
+            for name, records in parse_state(path, text, domain).records.items():
+                for record in records.values():
+                    last_day = last_day_of(record.fields.get(LAPSES_AFTER))
+                    if last_day is not None and first <= last_day < until:
+                        day = last_day + datetime.timedelta(days=1)
+                        found.append((day, f"{domain.name}.{name}:{record.key}"))
+    return sorted(found)[:MAX_EVENTS]
 
 
 def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:

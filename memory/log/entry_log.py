@@ -5,6 +5,7 @@ import hashlib
 import secrets
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +27,10 @@ from memory.log.lanes import KINDS
 from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import RecordEntry
 from memory.project.names import DEFAULT_DOMAIN
+from sandbox_image.uac.records import LAPSES_AFTER
 
+# In the data of a fact or correction, the last day on which it holds.
+VALID_UNTIL = "valid_until"
 _announce: Callable[[MemoryUser, Sequence[LogEntry]], None] = later(
     "memory.recall.search.announcing:appended"
 )
@@ -476,6 +480,16 @@ def corrections(
     newest = rows.annotate(original=F("derived_from__0"))
     newest = newest.order_by("original", "-seq").distinct("original")
     return {stated_in(entry): entry for entry in newest}
+
+
+def valid_until(entry: LogEntry) -> datetime.date | None:
+    """Return the last day on which the entry says that it, or its record, holds; None if none."""
+    data = entry.data or {}
+    is_record = entry.kind == EntryKind.RECORD
+    text = (data.get("data") or {}).get(LAPSES_AFTER) if is_record else data.get(VALID_UNTIL)
+    with suppress(ValueError):
+        return datetime.date.fromisoformat(text) if isinstance(text, str) else None
+    return None
 
 
 def record_entry(entry: LogEntry) -> RecordEntry:

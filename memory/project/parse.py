@@ -1,6 +1,7 @@
 """Parsing a project's files using their syntax trees; nothing is executed."""
 
 import ast
+import datetime
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,8 @@ from memory.project.errors import EditError, ProjectError
 from memory.project.literals import LiteralError, call_fields, string_literal, value_from_node
 from memory.project.outline import REQUIRED, Class, Default, Domain, Enumeration, Field
 from memory.project.types import Named, dotted_name, parts, type_from_node
-from memory.project.values import Record, Struct, Value
+from memory.project.values import Record, Struct, Value, last_day_of
+from sandbox_image.uac.records import LAPSES_AFTER
 
 PIECE = 2048  # number of characters parsed at a time
 _LAST_ARGUMENT = re.compile(r"sources=\(([0-9, ]+)\)\),?\Z")
@@ -98,15 +100,16 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
     return state
 
 
-def find_sources(source: str, collection: str, key: str | None) -> tuple[int, ...] | None:
-    """Return the sources of a record in a state file that we rendered, without parsing the file.
+def find_record(source: str, collection: str, key: str | None) -> str | None:
+    """Return the line of a record in a state file that we rendered, without parsing the file.
 
-    A key of None means the singleton that is called `collection`. Returns None if the file doesn't
-    contain the record.
+    A key of None means the singleton that is called `collection`. The line begins at the record's
+    arguments. Returns None if the file doesn't contain the record.
     """
     text = f"\n{source}"
     if key is None:
-        position = text.find(f"\n{collection} = ")
+        start = text.find(f"\n{collection} = ")
+        position = text.find("(", start) if start >= 0 else -1
     else:
         start = text.find(f"\n{collection}: list[")
         begin = text.find("\n", start + 1)
@@ -118,8 +121,25 @@ def find_sources(source: str, collection: str, key: str | None) -> tuple[int, ..
         position = max(text.find(f"{name}{sign}", begin, end) for sign in ",)")
     if position < 0:
         return None
-    match = _LAST_ARGUMENT.search(text[position : text.find("\n", position + 1)])
+    return text[position : text.find("\n", position + 1)]
+
+
+def sources_in(line: str) -> tuple[int, ...]:
+    """Return a record's sources, given the line that `find_record` returned."""
+    match = _LAST_ARGUMENT.search(line)
     return tuple(map(int, match[1].rstrip(",").split(","))) if match else ()
+
+
+def last_day_in(line: str) -> datetime.date | None:
+    """Return the last day on which a record holds, given the line that `find_record` returned."""
+    if f"{LAPSES_AFTER}=" not in line:
+        return None
+    match parse_expression(f"record{line.removesuffix(',')}").body:
+        case ast.Call(keywords=keywords):
+            for one in keywords:
+                if one.arg == LAPSES_AFTER:
+                    return last_day_of(value_from_node(one.value, {}))
+    return None
 
 
 def documentation(source: str) -> str:

@@ -72,6 +72,7 @@ from memory.project.types import (
     without_none,
 )
 from memory.project.values import RecordId, Struct, Value
+from sandbox_image.uac.records import LAPSES_AFTER
 
 
 @dataclass(frozen=True)
@@ -345,7 +346,9 @@ class _Draft:
             for item, raw in fitted.set_aside.items():
                 set_aside[item_name(field_name, item)] = raw
             if old is None:
-                type_ = fitted.type if is_new else optional(fitted.type)
+                # Most records never lapse, even if the first of their class does.
+                is_required = is_new and field_name != LAPSES_AFTER
+                type_ = fitted.type if is_required else optional(fitted.type)
                 original = key if key != field_name else None
                 self._set_field(name, Field(field_name, type_, original=original))
             elif fitted.type != old.type:

@@ -59,6 +59,14 @@ class Struct:
     fields: Mapping[str, "Value"]
 
 
+def last_day_of(lapses_after: object) -> datetime.date | None:
+    """Return the last day on which a record with this value of `lapses_after` holds, if any."""
+    if isinstance(lapses_after, PartialDate):
+        return lapses_after.bounds[1]
+    is_moment = isinstance(lapses_after, datetime.datetime)
+    return lapses_after if isinstance(lapses_after, datetime.date) and not is_moment else None
+
+
 Scalar: TypeAlias = (
     bool
     | int

@@ -2,8 +2,8 @@
 
 Sandboxed code gets its clock as an input, and nothing else can differ between two runs of the same
 code on the same version. So a query's answer depends only on the version, the code, the user's time
-zone, and as much of the current time as the code uses: none of it, just the date, or the exact
-time.
+zone, and the current time: the date, since records may lapse, or the exact time if the code uses
+it.
 """
 
 import datetime
@@ -21,10 +21,10 @@ from memory.versions.models.runs import Run, RunKind, RunOutcome
 
 # The version number of the rules for computing and storing answers. Bump it to invalidate all
 # cached answers.
-RULES = 4
-# These patterns also match inside strings and comments; at worst, a query is rerun even though its
+RULES = 5
+# This pattern also matches inside strings and comments; at worst, a query is rerun even though its
 # answer is cached.
-_NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
+_NOW = re.compile(r"\bnow\b")
 
 _EARLIER = Statement(
     lambda: Run.objects.filter(
@@ -44,12 +44,9 @@ def key_of(
     `state_key` identifies a state that was computed from a version
     (`past_states.KnownState.state_key`); it is empty for the version itself.
     """
-    clock = [user.time_zone]
     names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python normalises identifiers
-    if _NOW.search(names):
-        clock += [instant.isoformat()]
-    elif _TODAY.search(names):
-        clock += [instant.astimezone(ZoneInfo(user.time_zone)).date().isoformat()]
+    day = instant.astimezone(ZoneInfo(user.time_zone)).date()
+    clock = [user.time_zone, (instant if _NOW.search(names) else day).isoformat()]
     return sha256(canonical_json([RULES, code, clock, *([list(state_key)] if state_key else [])]))
 
 

@@ -7,6 +7,7 @@ on one line, and text in a record that could be mistaken for another field is qu
 nothing anybody said can be mistaken for another part of the block.
 """
 
+import datetime
 import json
 import re
 from bisect import bisect_right
@@ -18,6 +19,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db.models import Q
+from django.utils import timezone
 
 from memory.alerts import failing_constraints
 from memory.alerts.models.alerts import Alert
@@ -29,6 +31,8 @@ from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, spaced
 from memory.project.outline import Collection as Stored
 from memory.project.paths import constraint_path
+from memory.project.typed import decode
+from memory.project.values import last_day_of
 from memory.recall import retrieval
 from memory.recall.cutting import CUT, shortened
 from memory.recall.packing import WORTH_IT, Line, Packed, pack, share_out
@@ -45,6 +49,7 @@ from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
 from memory.versions.models.checkpoints import RecordLocation
 from memory.versions.past_states import KnownState
+from sandbox_image.uac.records import LAPSES_AFTER
 
 MAX_TOKENS = 100_000
 # How much of the budget is used, because an estimate may be a little too low.
@@ -110,6 +115,7 @@ class Context:
     """The block of text; its first `stable_characters` characters are the same for every question.
 
     `meaning` describes to what extent the search compared meanings, or is None without a search.
+    `lapsed` is the number of relevant records and facts that are left out because they have lapsed.
     """
 
     text: str
@@ -118,6 +124,7 @@ class Context:
     snapshot: KnownState
     question: Question
     meaning: Meaning | None = None
+    lapsed: int = 0
 
     @property
     def tokens(self) -> int:
@@ -150,7 +157,7 @@ def compose(snapshot: KnownState, question: Question, tokens: int) -> Context:
     left -= sum(map(cost_of_line, manifest.text.split("\n")[1:]))
     parts = [manifest, _part("alerts", alerts)]
     stable = PREAMBLE + "".join(part.text for part in parts)
-    meaning = None
+    meaning, lapsed = None, 0
     if question.text.strip():
         kind, about = kind_of(question.meant), question
         if kind in TIMELINE_LINE:
@@ -164,16 +171,28 @@ def compose(snapshot: KnownState, question: Question, tokens: int) -> Context:
         )
         meaning = results.meaning
         records = _records(snapshot, outline, about, kind, results.hits[:MAX_HITS], open_alerts)
-        parts[2:] = _relevant_parts(snapshot, about, kind, results.hits, records, left)
+        facts = _format_entries(snapshot, results.hits, CorpusName.FACTS)
+        valid = [line for line in facts if not _is_over(_last_day_of_entry(line), snapshot)]
+        archive = _format_entries(snapshot, results.hits, CorpusName.ARCHIVE)
+        parts[2:] = _relevant_parts(about, kind, valid, archive, records, left)
+        lapsed = records.lapsed + len(facts) - len(valid)
     text = stable + "".join(part.text for part in parts[2:])
-    return Context(text, len(stable), parts, snapshot, question, meaning)
+    return Context(text, len(stable), parts, snapshot, question, meaning, lapsed)
+
+
+def _is_over(last_day: datetime.date | None, snapshot: KnownState) -> bool:
+    """Return whether the last day on which something holds, if it has one, was over."""
+    if last_day is None:
+        return False
+    zone = ZoneInfo(snapshot.user.time_zone)
+    return last_day < day_of(snapshot.moment or timezone.now(), zone)
 
 
 def _relevant_parts(
-    snapshot: KnownState,
     question: Question,
     kind: QuestionKind,
-    hits: Sequence[Hit],
+    facts: Sequence[Line],
+    archive: Sequence[Line],
     records: "_Records",
     room: float,
 ) -> Iterator[ContextPart]:
@@ -182,8 +201,6 @@ def _relevant_parts(
     title, lines = "Records that may matter", [*records.needed, *records.others]
     # Records that somebody's safety may depend on are allotted room before facts and messages.
     reserved = pack(title, records.needed, room, term_weights).tokens
-    facts = _format_entries(snapshot, hits, CorpusName.FACTS)
-    archive = _format_entries(snapshot, hits, CorpusName.ARCHIVE)
     if kind in TIMELINE_LINE:
         state = pack(title, lines, reserved + (room - reserved) * TIMELINE_STATE, term_weights)
         yield _part("state", state, records.unread)
@@ -274,13 +291,14 @@ class _Records:
 
     In the domains that the query is about, a record is needed if it is evidence for an open alert
     or if a critical constraint reads it. `others` are relevant, and `further` ones are in the same
-    collections.
+    collections. `lapsed` is the number of records that are left out because they have lapsed.
     """
 
     needed: Sequence[Line]
     others: Sequence[Line]
     further: Sequence[Line]
     unread: int
+    lapsed: int
 
 
 def _records(
@@ -312,7 +330,7 @@ def _records(
     needed: list[tuple[float, Line]] = []
     others: list[tuple[float, Line]] = []
     further: list[tuple[float, Line]] = []
-    unread = 0
+    unread = lapsed = 0
     for domain, name in dict.fromkeys(places):
         if name not in outline.domains[domain].holders:
             continue
@@ -322,6 +340,13 @@ def _records(
         held = _read(snapshot, outline.domains[domain], name, hits, keys, whole=whole)
         if is_watched and (collection := outline.domains[domain].collections.get(name)):
             unread += collection.count - len(held)
+        read = len(held)
+        held = [
+            one
+            for one in held
+            if one["key"] in keys or not _is_over(_last_day_of_record(one), snapshot)
+        ]
+        lapsed += read - len(held)
         weights = _weights(meant, term_weights, held)
         best = sorted(range(len(held)), key=lambda index: (-weights[index], -index))
         for rank, index in enumerate(best):
@@ -333,7 +358,8 @@ def _records(
             elif (domain, name) in chosen:
                 is_close = is_list or rank < MAX_RECORDS
                 (others if is_close else further).append((weights[index], line))
-    return _Records(_best_first(needed), _best_first(others), _best_first(further), unread)
+    lines = (_best_first(needed), _best_first(others), _best_first(further))
+    return _Records(*lines, unread, lapsed)
 
 
 def _best_first(lines: Sequence[tuple[float, Line]]) -> list[Line]:
@@ -531,6 +557,14 @@ def _shown(record: Any, term_weights: Mapping[str, float], most: int) -> str:
             room -= cost
     shown = "; ".join(part for name, part in parts.items() if name in kept)
     return shown if len(kept) == len(parts) else f"{shown}; {CUT}"
+
+
+def _last_day_of_entry(line: Line) -> datetime.date | None:
+    return entry_log.valid_until(line.entry) if line.entry else None
+
+
+def _last_day_of_record(record: Any) -> datetime.date | None:
+    return last_day_of(decode(record["fields"].get(LAPSES_AFTER), LAPSES_AFTER))
 
 
 def _fields(record: Any) -> dict[str, Any]:

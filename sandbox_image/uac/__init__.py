@@ -3,7 +3,7 @@
 from .alerts import Alert, Severity, critical, info, warning
 from .dates import PartialDate
 from .reckoning import add_months, birthday, full_months, hours_between, user_zone
-from .records import Record, Ref, original_data
+from .records import Record, Ref, has_lapsed, original_data
 
 __all__ = [
     "Alert",
@@ -15,6 +15,7 @@ __all__ = [
     "birthday",
     "critical",
     "full_months",
+    "has_lapsed",
     "hours_between",
     "info",
     "original_data",

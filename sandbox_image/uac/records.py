@@ -1,9 +1,12 @@
 """Records, the typed objects of a user's state, and references between them."""
 
+import datetime
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Generic, TypeVar, cast, get_args
+
+from .dates import PartialDate
 
 
 @dataclass(kw_only=True)
@@ -21,6 +24,20 @@ class Record:
         super().__init_subclass__()
         if cls.__doc__ is None:  # else `dataclass` generates a docstring, taking twice as long
             cls.__doc__ = cls.__name__
+
+
+# The field with the last day on which a record holds, in the classes that have it.
+LAPSES_AFTER = "lapses_after"
+
+
+def has_lapsed(record: object, today: datetime.date) -> bool:
+    """Return whether the last day on which a record holds is over.
+
+    That day is in its field `lapses_after`. A record that has none, or no date in it, never lapses.
+    """
+    last: Any = getattr(record, LAPSES_AFTER, None)
+    is_day = isinstance(last, (datetime.date, PartialDate))
+    return bool(is_day and not isinstance(last, datetime.datetime) and last < today)
 
 
 RecordType = TypeVar("RecordType", bound=Record)

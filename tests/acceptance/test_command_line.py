@@ -60,6 +60,8 @@ def test_added_records_are_found(run: Run, system: System, key: str, tmp_path: P
     task = ("--record", "work.Task", "--set", "name=report", "--set", "days=3", "--wait", "60")
     run("add", "cli", *task)
     run("add", "cli", "The report is for Grace.")
+    lapsed = ("--set", "name=old", "--set", "days=9", "--valid-until", "2020-01-31")
+    run("add", "cli", "--record", "work.Task", *lapsed, "--wait", "60")
     listed = [json.loads(line) for line in run("--json", "users", "list").output.splitlines()]
     # When they are asked for
     value = run("query", "cli", "[task.days for task in tasks]")

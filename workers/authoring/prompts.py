@@ -9,9 +9,11 @@ from typing import Any
 from django.conf import settings
 
 from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.project.paths import constraint_name
 from memory.versions.models.runs import Run
+from sandbox_image.uac.records import LAPSES_AFTER
 from workers.findings import Finding
 
 # Limits on what the model is shown of an alert: characters of its message, and days on which the
@@ -153,7 +155,9 @@ def entry(
     if before is not None:
         shown = f"{before.astimezone(zone):%Y-%m-%d %A %H:%M}"
         moment = "" if moment == shown else moment.removeprefix(shown[: -len("HH:MM")])
-    about = ", ".join(filter(None, [kind, moment, who, part]))
+    last_day = entry_log.valid_until(entry)
+    until = f"valid until {last_day}, the record's {LAPSES_AFTER}" if last_day else ""
+    about = ", ".join(filter(None, [kind, moment, who, until, part]))
     return f"[{entry.seq}] ({about}) " + "\n    ".join(text.splitlines())
 
 

@@ -15,6 +15,7 @@ from workers.sandbox.results import (
     ForeseenChange,
     ForeseenFinding,
     FoundAlert,
+    NamedRecords,
     RestsOn,
     SetAside,
     Usage,
@@ -201,17 +202,22 @@ def read_rests_on(value: dict[str, Any]) -> RestsOn:
         count=count,
         records=records,
         collections=tuple(collections),
-        set_aside=tuple(map(_set_aside, take_objects(value, "set_aside"))),
+        set_aside=tuple(
+            SetAside(*_named(one), field=take_field(one, "field", str))
+            for one in take_objects(value, "set_aside")
+        ),
+        lapsed=tuple(NamedRecords(*_named(one)) for one in take_objects(value, "lapsed")),
     )
 
 
-def _set_aside(value: dict[str, Any]) -> SetAside:
+def _named(value: dict[str, Any]) -> tuple[str, str, int, list[str]]:
+    """Return the domain, the collection, and the number and first keys of records in it."""
     keys = take_field(value, "keys", list)
     count = take_integer(value, "count")
     if len(keys) > count or not all(type(key) is str for key in keys):
         raise ProtocolError("keys are not all str, or more than are counted")
     domain, collection = take_field(value, "domain", str), take_field(value, "collection", str)
-    return SetAside(domain, collection, take_field(value, "field", str), count, keys)
+    return domain, collection, count, keys
 
 
 def _columns(value: dict[str, Any]) -> EvidenceColumns:

@@ -125,14 +125,20 @@ class EvidenceColumns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SetAside:
-    """A field that code read, with values set aside in `count` records; `keys` names the first."""
+class NamedRecords:
+    """`count` records of a collection; `keys` names the first."""
 
     domain: str
     collection: str
-    field: str
     count: int
     keys: list[str]
+
+
+@dataclass(frozen=True)
+class SetAside(NamedRecords):
+    """A field that code read, with values set aside in these records."""
+
+    field: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +149,8 @@ class RestsOn:
     comprehension, or all those "read" by the code. `count` is the number of these records; there
     may be hundreds, so `records` names only the first few, as columns. Each collection is given as
     its domain, name and number of records. `set_aside` are the fields that the code reads of these
-    records and that hold no value in some of them, because the value didn't fit.
+    records and that hold no value in some of them, because the value didn't fit. `lapsed` are the
+    records of these collections that had lapsed, unless the code got these as well.
     """
 
     scope: str
@@ -151,6 +158,7 @@ class RestsOn:
     records: tuple[EvidenceColumns, ...]
     collections: tuple[tuple[str, str, int], ...]
     set_aside: tuple[SetAside, ...]
+    lapsed: tuple[NamedRecords, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return this evidence as JSON, in the form that is stored and shown."""
@@ -163,6 +171,7 @@ class RestsOn:
                 for domain, name, count in self.collections
             ],
             "set_aside": [asdict(one) for one in self.set_aside],
+            "lapsed": [asdict(one) for one in self.lapsed],
         }
 
 

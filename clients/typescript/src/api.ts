@@ -888,8 +888,9 @@ export interface paths {
          * @description Run one of the user's or the workspace's live constraints on the current or a past state.
          *
          *     The constraint is run in its current form, and opens no alerts. `as_of` and `by` select the
-         *     state, by default the current one; `at` is the evaluation time, by default now. 422 with the
-         *     error if the constraint failed; 202 with the run if it did not finish in time.
+         *     state, by default the current one; `at` is the evaluation time, by default the moment of
+         *     `as_of`, or now. 422 with the error if the constraint failed; 202 with the run if it did not
+         *     finish in time.
          */
         post: operations["users_constraints_run_create"];
         delete?: never;
@@ -1190,11 +1191,10 @@ export interface paths {
          * @description Run the code on the newest version of the user's project, and return the value.
          *
          *     200 with the value, which may come from a cache: on the same version, code that does not use
-         *     the time always returns the same value, and code that uses `today` returns the same value
-         *     all day. A request repeated with its `Idempotency-Key` gets the same run, even if its code
-         *     failed; a new run if the server failed, or the same one again if it was abandoned. 422 with
-         *     the outcome and the error if the code failed or hit a limit; 503 if the server failed; 202
-         *     with the run if it did not finish in time.
+         *     `now` returns the same value all day. A request repeated with its `Idempotency-Key` gets the
+         *     same run, even if its code failed; a new run if the server failed, or the same one again if
+         *     it was abandoned. 422 with the outcome and the error if the code failed or hit a limit; 503
+         *     if the server failed; 202 with the run if it did not finish in time.
          */
         post: operations["users_query_create"];
         delete?: never;
@@ -1761,6 +1761,8 @@ export interface components {
             evidence: components["schemas"]["RestsOn"] | null;
             /** @description The fields that the code reads and whose values in some records were set aside, because they do not fit: the value does not count these. */
             set_aside: components["schemas"]["SetAsideRead"][];
+            /** @description The records that the code reads and that had lapsed: their last day, `lapses_after`, was over. They are left out, except for single records, unless the code names `lapses_after` or `has_lapsed`. */
+            lapsed: components["schemas"]["Lapsed"][];
             /** @description For each choice in the code, such as `most_common(1)` or `max(…, key=…)`, what it left out although it is as good. */
             ties: string[];
             /** @description Whether the value was computed for an earlier request, in which case `id` is the id of that request's run. */
@@ -1850,6 +1852,8 @@ export interface components {
             evidence: components["schemas"]["RestsOn"] | null;
             /** @description The fields whose values in some records were set aside and that the code reads: the value does not count these. */
             set_aside: components["schemas"]["SetAsideRead"][];
+            /** @description The records that the code reads and that had lapsed: their last day, `lapses_after`, was over. They are left out, except for single records, unless the code names `lapses_after` or `has_lapsed`. */
+            lapsed: components["schemas"]["Lapsed"][];
             /** @description For each choice in the code, such as `most_common(1)` or `max(…, key=…)`, what it left out although it is as good. */
             ties: string[];
             /**
@@ -2251,6 +2255,8 @@ export interface components {
             parts: components["schemas"]["Part"][];
             /** @description The numbers of all cited entries. */
             entries: number[];
+            /** @description How many relevant records and facts are left out because they have lapsed: the last day on which they hold is over. */
+            lapsed: number;
             /** @description How the search by meaning contributed, as in a search response; null without a query. */
             meaning: components["schemas"]["Meaning"] | null;
             checkpoint: number | null;
@@ -2515,10 +2521,15 @@ export interface components {
              */
             recorded_at: string;
             content: string | null;
-            /** @description Of a record: `type`, `data` and the rest of what was sent; otherwise null. */
-            data: {
+            /** @description Of a record: `type`, `data` and the rest of what was sent; of a redaction: what was redacted, by whom and why; otherwise null. */
+            readonly data: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * Format: date
+             * @description The last day on which the entry says that it, or its record, holds.
+             */
+            readonly valid_until: string | null;
             role: string | null;
             speaker: string | null;
             agent_id: string | null;
@@ -2546,9 +2557,10 @@ export interface components {
          * @description * `current` - current
          *     * `replaced` - replaced
          *     * `retired` - retired
+         *     * `lapsed` - lapsed
          * @enum {string}
          */
-        EntryStatusEnum: "current" | "replaced" | "retired";
+        EntryStatusEnum: "current" | "replaced" | "retired" | "lapsed";
         /** @description An erasure in progress or done; once done, this record is all that remains of the user. */
         Erasure: {
             /** Format: uuid */
@@ -2705,6 +2717,8 @@ export interface components {
             wakes_at: string | null;
             /** @description The events since the start of the forecast, in chronological order. */
             events: components["schemas"]["ForeseenEvent"][];
+            /** @description The records that will lapse within the horizon, soonest first; in a very large domain, only the newest are looked at. If constraints read them, `events` has what follows. */
+            lapses: components["schemas"]["ForeseenLapse"][];
             unforeseen: components["schemas"]["Unforeseen"][];
         };
         /** @description A constraint behind a forecast event. */
@@ -2755,6 +2769,16 @@ export interface components {
          * @enum {string}
          */
         ForeseenEventKindEnum: "opens" | "changes" | "resolves" | "fails" | "recovers";
+        /** @description A record that will lapse. */
+        ForeseenLapse: {
+            /**
+             * Format: date
+             * @description The first day, in the user's time zone, on which it no longer holds.
+             */
+            day: string;
+            /** @description The record: domain.collection:key. */
+            record: string;
+        };
         /** @description The results of a search, best first. */
         Found: {
             hits: components["schemas"]["Hit"][];
@@ -2764,6 +2788,8 @@ export interface components {
             taken_as: string | null;
             /** @description The period that the question names relative to today (`yesterday`, `la semana pasada`), which is searched for as if it had been written as dates; null if there is none. */
             dates: components["schemas"]["QuestionDates"] | null;
+            /** @description The numbers of the entries that rank among the hits and are left out because they have lapsed: the last day on which they hold is over. `include` `history` returns them. */
+            lapsed: number[];
             /** @description Corpus → number of entries searched. */
             searched: {
                 [key: string]: number;
@@ -2812,11 +2838,12 @@ export interface components {
             /** @description Whether `text` is only a part of the entry's text. */
             is_cut: boolean;
             /**
-             * @description Whether the entry still holds. current: it is a fact without a correction, or a record of which at least one value that the entry gave still stands. replaced: it was corrected, or none of its values stands. retired: its record was retired. Null for messages, and for records that are not part of the state: pending, rejected, dismissed.
+             * @description Whether the entry still holds. current: it is a fact without a correction, or a record of which at least one value that the entry gave still stands. replaced: it was corrected, or none of its values stands. retired: its record was retired. lapsed: it would be current, but the last day on which it holds is over. Null for messages, and for records that are not part of the state: pending, rejected, dismissed.
              *
              *     * `current` - current
              *     * `replaced` - replaced
              *     * `retired` - retired
+             *     * `lapsed` - lapsed
              */
             status: components["schemas"]["EntryStatusEnum"] | null;
             /** @description The number of the entry that replaced this one: the correction, or the entry whose values stand now. */
@@ -2916,6 +2943,15 @@ export interface components {
              */
             precision: number | null;
         };
+        /** @description Records of a collection that the code reads and that had lapsed, or a single such record. */
+        Lapsed: {
+            domain: string;
+            collection: string;
+            /** @description The number of these records. */
+            count: number;
+            /** @description The keys of the first of them. */
+            keys: string[];
+        };
         /** @description A constraint in the constraint library. */
         LibraryConstraint: {
             name: string;
@@ -3004,7 +3040,7 @@ export interface components {
             by?: components["schemas"]["ByEnum"];
             /**
              * Format: day-or-moment
-             * @description The evaluation time for the code: a day (2026-03-01: at its end) or a point in time, interpreted in the user's time zone unless it has a UTC offset. It does not filter records.
+             * @description The evaluation time for the code: a day (2026-03-01: at its end) or a point in time, interpreted in the user's time zone unless it has a UTC offset. Default: the moment of `as_of`, if it is one; otherwise now. Of the records, it leaves out only those that had lapsed by then.
              */
             at?: string;
         };
@@ -3097,6 +3133,11 @@ export interface components {
             speaker?: string;
             agent_id?: string;
             session_id?: string;
+            /**
+             * Format: date
+             * @description Of a fact, correction or record: the last day, in the user's time zone, on which it holds. From the day after, it has lapsed, and is left out unless asked for. A record keeps this day in its field `lapses_after`.
+             */
+            valid_until?: string;
             /** @description For the caller's own use. "urgent": true makes the language model process the entry immediately. */
             metadata?: {
                 [key: string]: unknown;
@@ -3145,6 +3186,11 @@ export interface components {
             speaker?: string;
             agent_id?: string;
             session_id?: string;
+            /**
+             * Format: date
+             * @description Of a fact, correction or record: the last day, in the user's time zone, on which it holds. From the day after, it has lapsed, and is left out unless asked for. A record keeps this day in its field `lapses_after`.
+             */
+            valid_until?: string;
             /** @description For the caller's own use. "urgent": true makes the language model process the entry immediately. */
             metadata?: {
                 [key: string]: unknown;
@@ -3401,7 +3447,7 @@ export interface components {
             by?: components["schemas"]["ByEnum"];
             /**
              * Format: day-or-moment
-             * @description The evaluation time for the code: a day (2026-03-01: at its end) or a point in time, interpreted in the user's time zone unless it has a UTC offset. It does not filter records.
+             * @description The evaluation time for the code: a day (2026-03-01: at its end) or a point in time, interpreted in the user's time zone unless it has a UTC offset. Default: the moment of `as_of`, if it is one; otherwise now. Of the records, it leaves out only those that had lapsed by then.
              */
             at?: string;
             /** @description An expression, or statements. The value is that of the last statement: an expression, or what it assigns or returns. What surrounds the code, such as a Markdown fence, is left out. */
@@ -3450,7 +3496,7 @@ export interface components {
             by?: components["schemas"]["ByEnum"];
             /**
              * Format: day-or-moment
-             * @description The evaluation time for the code: a day (2026-03-01: at its end) or a point in time, interpreted in the user's time zone unless it has a UTC offset. It does not filter records.
+             * @description The evaluation time for the code: a day (2026-03-01: at its end) or a point in time, interpreted in the user's time zone unless it has a UTC offset. Default: the moment of `as_of`, if it is one; otherwise now. Of the records, it leaves out only those that had lapsed by then.
              */
             at?: string;
             question: string;
@@ -4539,6 +4585,7 @@ export type Forecast = components['schemas']['Forecast'];
 export type ForeseenCause = components['schemas']['ForeseenCause'];
 export type ForeseenEvent = components['schemas']['ForeseenEvent'];
 export type ForeseenEventKindEnum = components['schemas']['ForeseenEventKindEnum'];
+export type ForeseenLapse = components['schemas']['ForeseenLapse'];
 export type Found = components['schemas']['Found'];
 export type GateFinding = components['schemas']['GateFinding'];
 export type GiveFeedbackRequest = components['schemas']['GiveFeedbackRequest'];
@@ -4551,6 +4598,7 @@ export type ImportRequest = components['schemas']['ImportRequest'];
 export type IncludeEnum = components['schemas']['IncludeEnum'];
 export type JudgeEnum = components['schemas']['JudgeEnum'];
 export type Judged = components['schemas']['Judged'];
+export type Lapsed = components['schemas']['Lapsed'];
 export type LibraryConstraint = components['schemas']['LibraryConstraint'];
 export type LibraryConstraintDetail = components['schemas']['LibraryConstraintDetail'];
 export type LibraryPage = components['schemas']['LibraryPage'];

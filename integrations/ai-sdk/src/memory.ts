@@ -112,8 +112,8 @@ export class Memory {
   compute(code: string): Promise<string> {
     return answered(async () => {
       const answer = await this.send(() => this.user.query(code, { timeoutSeconds: 60 }));
-      const { value, evidence, ties, set_aside } = answer;
-      return JSON.stringify({ value, evidence, ties, set_aside });
+      const { value, evidence, ties, set_aside, lapsed } = answer;
+      return JSON.stringify({ value, evidence, ties, set_aside, lapsed });
     });
   }
 

@@ -187,7 +187,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     when_empty = "There is no forecast yet."
     fields = [
         *("user", "version", "computed_at", "start", "horizon_days", "known_until"),
-        *("next_change", "wakes_at", "runs", "events", "unforeseen", "took"),
+        *("next_change", "wakes_at", "runs", "events", "lapses", "unforeseen", "took"),
         *("due_at", "attempts", "run_after", "last_error"),
     ]
 
@@ -214,6 +214,11 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         rows = [event(one, alerts) for one in events[:LISTED]]
         more = len(events) - len(rows)
         return lines([*rows, counted(more, "more event")] if more else rows)
+
+    @content_column("records that will lapse")
+    def lapses(self, forecast: Forecast) -> SafeString | str:
+        coming = forecasts.lapses(forecast, forecast.user.time_zone)
+        return lines(format_html("{} {}", f"{day}", inline(name)) for day, name in coming[:LISTED])
 
     @content_column("constraints without a complete forecast")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:

@@ -261,8 +261,9 @@ class Constraints(KnownView, viewsets.ViewSet):
         """Run one of the user's or the workspace's live constraints on the current or a past state.
 
         The constraint is run in its current form, and opens no alerts. `as_of` and `by` select the
-        state, by default the current one; `at` is the evaluation time, by default now. 422 with the
-        error if the constraint failed; 202 with the run if it did not finish in time.
+        state, by default the current one; `at` is the evaluation time, by default the moment of
+        `as_of`, or now. 422 with the error if the constraint failed; 202 with the run if it did not
+        finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = validated(MomentSerializer, request.data)
@@ -272,7 +273,7 @@ class Constraints(KnownView, viewsets.ViewSet):
         except trials.NoSuchConstraint as error:
             raise Http404(str(error)) from None
         state, _ = known_state(user, body)
-        instant = instant_asked(user, body)
+        instant = instant_asked(user, body, state)
         return answer_run(
             self,
             user,

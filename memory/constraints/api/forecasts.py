@@ -58,6 +58,15 @@ class ForeseenEventSerializer(serializers.Serializer[Any]):
     )
 
 
+class ForeseenLapseSerializer(serializers.Serializer[Any]):
+    """A record that will lapse."""
+
+    day = serializers.DateField(
+        help_text="The first day, in the user's time zone, on which it no longer holds."
+    )
+    record = serializers.CharField(help_text="The record: domain.collection:key.")
+
+
 class UnforeseenSerializer(serializers.Serializer[Any]):
     """A constraint without a forecast, or with a forecast that ends early."""
 
@@ -96,6 +105,12 @@ class ForecastSerializer(serializers.Serializer[Any]):
         many=True,
         help_text="The events since the start of the forecast, in chronological order.",
     )
+    lapses = ForeseenLapseSerializer(
+        many=True,
+        help_text="The records that will lapse within the horizon, soonest first; in a very large"
+        " domain, only the newest are looked at. If constraints read them, `events` has what"
+        " follows.",
+    )
     unforeseen = UnforeseenSerializer(many=True)
 
 
@@ -115,6 +130,10 @@ class UserForecast(UserScopedView):
             "current": _is_current(user, forecast),
             **{name: getattr(forecast, name) for name in _COPIED},
             "events": forecasts.add_causes(forecast.timeline),
+            "lapses": [
+                {"day": day, "record": name}
+                for day, name in forecasts.lapses(forecast, user.time_zone)
+            ],
             "unforeseen": forecasts.unforeseen(forecast, user.time_zone),
         }
         return Response(ForecastSerializer(answer).data)
@@ -126,6 +145,7 @@ _NONE: dict[str, Any] = {
     "current": False,
     "horizon_days": 0,
     "events": [],
+    "lapses": [],
     "unforeseen": [],
 }
 

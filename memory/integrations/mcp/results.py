@@ -100,8 +100,10 @@ def text_of(answer: Json) -> str:
     )
     problem = (answer.get("meaning") or {}).get("problem")
     ignored = ", ".join(answer.get("ignored_arguments", ()))
+    lapsed = answer.get("lapsed", 0)
     notes = (
         f"(Lines left out because of the size limit: {left_out}.)" if left_out else "",
+        f"(Left out because they have lapsed: {lapsed} records or facts.)" if lapsed else "",
         f"(Search: {problem})" if problem else "",
         f"(Ignored arguments: {ignored}.)" if ignored else "",
     )

@@ -184,6 +184,7 @@ ENTRY: Schema = object_schema(
         "speaker": _text("The speaker's name, if there are several speakers."),
         "session_id": _text("For a message: the conversation that it belongs to."),
         "occurred_at": _text("When it was said or was true, with a UTC offset; default: now."),
+        "valid_until": _text("Not for a message: the last day on which it holds (2026-05-31)."),
         "type": _text("For a record: the name of its class, such as Trip."),
         "data": {
             "type": "object",

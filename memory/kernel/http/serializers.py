@@ -80,6 +80,7 @@ _EXPECTED: Mapping[
     LabelField: ((str, int), "a string or an integer"),
     serializers.CharField: (str, "a string"),
     serializers.ChoiceField: (str, "a string"),
+    serializers.DateField: (str, "a string"),
     serializers.DateTimeField: (str, "a string"),
     serializers.BooleanField: (bool, "true or false"),
     serializers.IntegerField: (int, "an integer"),

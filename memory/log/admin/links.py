@@ -20,11 +20,12 @@ def summary(entry: LogEntry) -> str:
     """Return the beginning of an entry's content."""
     if entry.redacted_at is not None:
         return REDACTED
-    if not isinstance(entry.data, dict):
+    record = entry.data if entry.kind == EntryKind.RECORD else None
+    if record is None:
         return shortened(" ".join((entry.content or "").split()), 160)
-    data = entry.data.get("data")
-    name = f"{entry.data.get('type') or ''} {entry.data.get('key') or ''}".strip()
-    text = "retired" if entry.data.get("retired") else facts(data if isinstance(data, dict) else {})
+    data = record.get("data")
+    name = f"{record.get('type') or ''} {record.get('key') or ''}".strip()
+    text = "retired" if record.get("retired") else facts(data if isinstance(data, dict) else {})
     return shortened(f"{name}: {text}" if name else text, 160)
 
 

@@ -25,8 +25,9 @@ from memory.kernel.http.serializers import (
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.texts import with_few_marks
 from memory.log import entry_log
-from memory.log.models.entries import EntryKind, LogEntry, Outcome
+from memory.log.models.entries import STATEMENTS, EntryKind, LogEntry, Outcome
 from memory.project import EditError, names
+from sandbox_image.uac.records import LAPSES_AFTER
 
 MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000
@@ -58,6 +59,12 @@ class _NewEntrySerializer(StrictSerializer):
     speaker = serializers.CharField(required=False, max_length=200)
     agent_id = serializers.CharField(required=False, max_length=200)
     session_id = LabelField(required=False, max_length=200)
+    valid_until = serializers.DateField(
+        required=False,
+        help_text="Of a fact, correction or record: the last day, in the user's time zone, on which"
+        " it holds. From the day after, it has lapsed, and is left out unless asked for. A record"
+        " keeps this day in its field `lapses_after`.",
+    )
     metadata = ObjectField(
         required=False,
         help_text='For the caller\'s own use. "urgent": true makes the language model process'
@@ -71,6 +78,10 @@ class _NewEntrySerializer(StrictSerializer):
         return {"kind": fields.pop("kind"), **fields}
 
 
+# The rule of JSON Schema for what cannot say until when it holds.
+_WITHOUT_LAST_DAY: dict[str, Any] = {"not": {"required": ["valid_until"]}}
+
+
 def _needed(name: str, kind: str) -> dict[str, Any]:
     """Return the error messages of a field that entries of this kind need."""
     return dict.fromkeys(("required", "blank"), f"An entry of kind {kind} needs `{name}`.")
@@ -79,10 +90,22 @@ def _needed(name: str, kind: str) -> dict[str, Any]:
 class NewTextEntrySerializer(_NewEntrySerializer):
     """A message, a fact or a correction to be appended."""
 
+    rules = {
+        "if": {"properties": {"kind": {"const": EntryKind.MESSAGE.value}}},
+        "then": _WITHOUT_LAST_DAY,
+    }
+
     kind = serializers.ChoiceField(choices=TEXT_KINDS)
     content = serializers.CharField(
         max_length=MAX_TEXT, error_messages=_needed("content", "message, fact or correction")
     )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Check that only what states something says until when it holds."""
+        if attrs["kind"] == EntryKind.MESSAGE and "valid_until" in attrs:
+            error = "A message cannot have `valid_until`: append what it says as a fact or record."
+            raise serializers.ValidationError({"valid_until": [error]})
+        return attrs
 
 
 class NewRecordEntrySerializer(_NewEntrySerializer):
@@ -99,7 +122,7 @@ class NewRecordEntrySerializer(_NewEntrySerializer):
             },
         },
         "if": {"properties": {"retired": {"const": True}}, "required": ["retired"]},
-        "then": {"required": ["key"]},
+        "then": {"required": ["key"], **_WITHOUT_LAST_DAY},
         "else": {"required": ["data"]},
     }
 
@@ -140,6 +163,10 @@ class NewRecordEntrySerializer(_NewEntrySerializer):
             errors["key"] = ["An entry that retires a record needs `key`."]
         if not attrs.get("retired", False) and "data" not in attrs:
             errors["data"] = ["An entry of kind record needs `data`."]
+        if "valid_until" in attrs and attrs.get("retired", False):
+            errors["valid_until"] = ["An entry that retires a record cannot have `valid_until`."]
+        if "valid_until" in attrs and LAPSES_AFTER in attrs.get("data", {}):
+            errors["valid_until"] = [f"`data` has `{LAPSES_AFTER}`, too: send one of them."]
         for name, check in (
             ("type", names.check_class_name),
             ("domain", lambda text: names.check_lower_name(text, "domain")),
@@ -200,18 +227,26 @@ def read_draft(entry: Any) -> entry_log.Draft:
     values = form.run_validation(
         {key: value for key, value in entry.items() if key not in others and value is not None}
     )
-    record = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
-    return entry_log.Draft(data=record or None, **values)
+    data = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
+    if last_day := values.pop("valid_until", None):
+        if kind == EntryKind.RECORD:
+            data["data"] = {**data["data"], LAPSES_AFTER: last_day.isoformat()}
+        else:
+            data[entry_log.VALID_UNTIL] = last_day.isoformat()
+    return entry_log.Draft(data=data or None, **values)
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
     """A log entry with its outcome; the caller must set the entry's `outcome`."""
 
-    data = AnyObjectField(  # type: ignore[assignment]
-        allow_null=True,
-        help_text="Of a record: `type`, `data` and the rest of what was sent; otherwise null.",
+    data = serializers.SerializerMethodField(  # type: ignore[assignment]
+        help_text="Of a record: `type`, `data` and the rest of what was sent; of a redaction: what"
+        " was redacted, by whom and why; otherwise null.",
     )
     metadata = AnyObjectField(allow_null=True)
+    valid_until = serializers.SerializerMethodField(
+        help_text="The last day on which the entry says that it, or its record, holds."
+    )
     state = serializers.SerializerMethodField(
         help_text="The entry's state: pending, covered, dismissed or rejected."
     )
@@ -247,6 +282,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
             "recorded_at",
             "content",
             "data",
+            "valid_until",
             "role",
             "speaker",
             "agent_id",
@@ -257,6 +293,17 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
             "idempotency_key",
             "redacted_at",
         ]
+
+    @extend_schema_field(AnyObjectField(allow_null=True))
+    def get_data(self, entry: LogEntry) -> dict[str, Any] | None:
+        """Return the data of a record or redaction; `valid_until` shows what others have."""
+        return None if entry.kind in STATEMENTS else entry.data
+
+    @extend_schema_field(serializers.DateField(allow_null=True))
+    def get_valid_until(self, entry: LogEntry) -> str | None:
+        """Return the last day on which the entry, or its record, holds."""
+        last_day = entry_log.valid_until(entry)
+        return last_day.isoformat() if last_day else None
 
     def get_state(self, entry: LogEntry) -> str:
         """Return the entry's state."""

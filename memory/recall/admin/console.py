@@ -122,7 +122,7 @@ def _run_query(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run |
         snapshot = (
             past_states.read_as_of(user, data["as_of"]) if data["as_of"] else past_states.now(user)
         )
-        at = data["at"] or localtime().isoformat()
+        at = data["at"] or (snapshot.moment or localtime()).isoformat()
         instant = instants.span_of(user, at).last
         return queries.queue(snapshot, data["code"], instant, staff=staff_of(request))
     except instants.BadMoment as error:

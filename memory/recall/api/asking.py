@@ -15,7 +15,9 @@ from memory.kernel.settings import language_models
 from memory.kernel.settings.language_models import NotConfigured
 from memory.recall.api.completing import QuestionDatesSerializer
 from memory.recall.api.queries import (
+    LAPSED,
     TIES,
+    LapsedSerializer,
     RestsOnField,
     SetAsideReadSerializer,
 )
@@ -99,6 +101,9 @@ class AskedSerializer(serializers.Serializer[Any]):
         help_text="The fields whose values in some records were set aside and that the"
         " code reads: the value does not count these.",
     )
+    lapsed = LapsedSerializer(
+        many=True, source="output.evidence.lapsed", default=list, help_text=LAPSED
+    )
     ties = strings(TIES, source="output.ties", default=list)
     query = serializers.UUIDField(
         source="output.query",
@@ -148,7 +153,7 @@ class Ask(UserScopedView):
         with as_conflict(NotConfigured):
             language_models.connection(user.workspace.chosen_llm)
         snapshot, checkpoint = known_state(user, data)
-        instant = instant_asked(user, data)
+        instant = instant_asked(user, data, snapshot)
 
         dates = relative_dates_of(data["question"], user, instant)
         context = {"dates": dates.to_json()} if dates else {}

@@ -77,6 +77,10 @@ class ContextSerializer(serializers.Serializer[context.Context]):
     dates = QuestionDatesSerializer(source="question.dates", allow_null=True, help_text=DATES)
     parts = PartSerializer(many=True)
     entries = numbers("The numbers of all cited entries.")
+    lapsed = serializers.IntegerField(
+        help_text="How many relevant records and facts are left out because they have lapsed: the"
+        " last day on which they hold is over."
+    )
     meaning = MeaningSerializer(
         allow_null=True,
         help_text="How the search by meaning contributed, as in a search response; null without a"

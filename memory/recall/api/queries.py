@@ -41,6 +41,11 @@ TIES = (
     "For each choice in the code, such as `most_common(1)` or `max(…, key=…)`, what it left out"
     " although it is as good."
 )
+LAPSED = (
+    "The records that the code reads and that had lapsed: their last day, `lapses_after`, was over."
+    " They are left out, except for single records, unless the code names `lapses_after` or"
+    " `has_lapsed`."
+)
 # Maximum number of records named as evidence in an answer; the run itself names more of them.
 EVIDENCE_NAMED = 20
 
@@ -127,7 +132,8 @@ class RestsOnField(serializers.Field[Any, Any, Any, Any]):
             room -= len(named["keys"])
         is_whole = evidence["count"] <= EVIDENCE_NAMED - room
         more = None if is_whole else reverse("run-detail", args=[value.pk])
-        shown = {name: one for name, one in evidence.items() if name != "set_aside"}
+        apart = ("set_aside", "lapsed")  # which the answer has beside its evidence
+        shown = {name: one for name, one in evidence.items() if name not in apart}
         return {**shown, "records": records, "more": more}
 
 
@@ -140,6 +146,17 @@ class SetAsideReadSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField(help_text="The number of values that are set aside.")
     keys = serializers.ListField(
         child=serializers.CharField(), help_text="The first records with such a value."
+    )
+
+
+class LapsedSerializer(serializers.Serializer[Any]):
+    """Records of a collection that the code reads and that had lapsed, or a single such record."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    count = serializers.IntegerField(help_text="The number of these records.")
+    keys = serializers.ListField(
+        child=serializers.CharField(), help_text="The keys of the first of them."
     )
 
 
@@ -163,6 +180,9 @@ class AnswerSerializer(serializers.Serializer[Run]):
         default=list,
         help_text="The fields that the code reads and whose values in some records were set aside,"
         " because they do not fit: the value does not count these.",
+    )
+    lapsed = LapsedSerializer(
+        many=True, source="output.evidence.lapsed", default=list, help_text=LAPSED
     )
     ties = strings(TIES, source="output.ties", default=list)
     cached = serializers.BooleanField(
@@ -203,17 +223,16 @@ class Query(UserScopedView):
         """Run the code on the newest version of the user's project, and return the value.
 
         200 with the value, which may come from a cache: on the same version, code that does not use
-        the time always returns the same value, and code that uses `today` returns the same value
-        all day. A request repeated with its `Idempotency-Key` gets the same run, even if its code
-        failed; a new run if the server failed, or the same one again if it was abandoned. 422 with
-        the outcome and the error if the code failed or hit a limit; 503 if the server failed; 202
-        with the run if it did not finish in time.
+        `now` returns the same value all day. A request repeated with its `Idempotency-Key` gets the
+        same run, even if its code failed; a new run if the server failed, or the same one again if
+        it was abandoned. 422 with the outcome and the error if the code failed or hit a limit; 503
+        if the server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         data = validated(QuerySerializer, request.data)
         user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & data.keys() else ASKED)
         snapshot, _ = known_state(user, data)
-        code, instant = data["code"], instant_asked(user, data)
+        code, instant = data["code"], instant_asked(user, data, snapshot)
 
         def find_or_queue() -> tuple[Run, dict[str, Any]]:
             """Return a run, and what its answer says in place of the run itself."""

@@ -8,7 +8,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.kernel.http import operations
-from memory.kernel.http.serializers import MomentField, StrictSerializer, strings, validated
+from memory.kernel.http.serializers import (
+    MomentField,
+    StrictSerializer,
+    numbers,
+    strings,
+    validated,
+)
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
@@ -201,8 +207,9 @@ class HitSerializer(serializers.Serializer[Hit]):
         default=None,
         help_text="Whether the entry still holds. current: it is a fact without a correction, or a"
         " record of which at least one value that the entry gave still stands. replaced: it was"
-        " corrected, or none of its values stands. retired: its record was retired. Null for"
-        " messages, and for records that are not part of the state: pending, rejected, dismissed.",
+        " corrected, or none of its values stands. retired: its record was retired. lapsed: it"
+        " would be current, but the last day on which it holds is over. Null for messages, and for"
+        " records that are not part of the state: pending, rejected, dismissed.",
     )
     replaced_by = serializers.IntegerField(
         source="status.replaced_by",
@@ -262,6 +269,10 @@ class FoundSerializer(serializers.Serializer[Any]):
     terms = strings("The terms that were searched for: the query without stop words.")
     taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
     dates = QuestionDatesSerializer(allow_null=True, help_text=DATES)
+    lapsed = numbers(
+        "The numbers of the entries that rank among the hits and are left out because they have"
+        " lapsed: the last day on which they hold is over. `include` `history` returns them."
+    )
     searched = serializers.DictField(
         child=serializers.IntegerField(), help_text="Corpus → number of entries searched."
     )
@@ -303,6 +314,7 @@ class Search(UserScopedView):
             "terms": results.terms,
             "taken_as": results.question.taken_as,
             "dates": results.question.dates,
+            "lapsed": results.lapsed,
             "searched": results.searched,
             "meaning": results.meaning,
             "as_of": snapshot.to_json() if snapshot else None,

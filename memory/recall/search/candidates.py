@@ -20,7 +20,7 @@ from memory.recall.search.documents import CorpusName
 from memory.recall.search.excerpts import MAX_TEXT_READ
 from memory.recall.search.passages import Passage
 from memory.recall.search.ranking import Corpus, Ranking
-from memory.recall.search.statuses import EntryStatus, Statuses
+from memory.recall.search.statuses import EntryStatus, Status, Statuses
 
 # Candidates are read from the log in groups, best first. The first group has FIRST_READ of them,
 # and each group is GROWTH times as large as the previous one.
@@ -132,12 +132,14 @@ def read_candidates(
     statuses: Statuses | None = None,
     *,
     history: bool = False,
+    lapsed: dict[int, None] | None = None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry, EntryStatus | None]]:
     """Yield the candidates whose entries pass the filter and aren't redacted, with these entries.
 
     With `statuses`, the entries' statuses are yielded, too, and entries that no longer hold are
     left out. With `history`, they are kept: in each group, after the candidates about the same
-    record or fact that still hold.
+    record or fact that still hold. To `lapsed`, the numbers of the entries are added that are left
+    out because they have lapsed.
 
     A filter that excludes nearly everything makes this read the whole log. If that takes longer
     than a single statement may take, it raises an error that `database.took_too_long` recognises.
@@ -171,6 +173,8 @@ def read_candidates(
         for name, index, seq in _current_first(group, status) if history else group:
             if (wanted_entry := entries[seq]) is not None:
                 yield name, index, wanted_entry, status.get(seq)
+            elif lapsed is not None and seq in status and status[seq].status == Status.LAPSED:
+                lapsed[seq] = None
 
 
 def _holds(status: EntryStatus | None) -> bool:

@@ -77,9 +77,16 @@ def find(
         for name, ranking in _rank_corpora(read, terms, explain=explain).items()
     }
     candidates = list_candidates(rankings, threshold, max(FIRST_READ, top_k))
+    lapsed = dict[int, None]()
     chosen = _choose_passages(
         read_candidates(
-            user, candidates, where, up_to, statuses, history=history or statuses is None
+            user,
+            candidates,
+            where,
+            up_to,
+            statuses,
+            history=history or statuses is None,
+            lapsed=lapsed,
         ),
         rankings,
         top_k,
@@ -91,6 +98,7 @@ def find(
         {name.value: one.size for name, one in rankings.items()},
         describe_meaning(compared, rankings.values()),
         question,
+        list(lapsed),
     )
 
 

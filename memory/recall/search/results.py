@@ -82,7 +82,8 @@ class Found:
     """A search result.
 
     It has the hits, best first; the terms searched for; the number of entries ranked in each
-    corpus; to what extent meanings were compared; and the completed question.
+    corpus; to what extent meanings were compared; the completed question; and the numbers of the
+    entries that rank among the hits and are left out because they have lapsed.
     """
 
     hits: Sequence[Hit]
@@ -90,3 +91,4 @@ class Found:
     searched: Mapping[str, int]
     meaning: Meaning
     question: Question
+    lapsed: Sequence[int] = ()

@@ -4,19 +4,23 @@ A record is the fold of its typed entries, field by field, by the time at which 
 entry of which at least one value still stands is current. If none does, it was replaced; if its
 record was retired, it was retired, too. The entry that retires a record is itself current until
 something newer is known about the record. A fact or correction was replaced if it was corrected.
+What would be current has lapsed if the last day on which it holds is over.
 
 Only what belongs to the given entries is read: the lines of their records in the project's files
 and, for a record with several sources, these sources.
 """
 
+import datetime
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from zoneinfo import ZoneInfo
 
 from django.db import connection
 from django.db.models import Q
+from django.utils import timezone
 
 from memory.kernel.canonical import canonical_json
 from memory.kernel.models.users import MemoryUser
@@ -25,8 +29,8 @@ from memory.log.models.entries import STATEMENTS, EntryKind, EntryOutcome, LogEn
 from memory.project import Outline, RecordId
 from memory.project.edits import Retire
 from memory.project.names import DEFAULT_DOMAIN
-from memory.project.parse import find_sources
-from memory.recall.search.documents import key_of
+from memory.project.parse import find_record, last_day_in, sources_in
+from memory.recall.search.documents import day_of, key_of
 from memory.versions import checkpoints, provenance
 from memory.versions.checkpoints import AnyState, State
 from memory.versions.computed_states import NotComputable
@@ -59,6 +63,7 @@ class Status(StrEnum):
     CURRENT = "current"
     REPLACED = "replaced"
     RETIRED = "retired"
+    LAPSED = "lapsed"
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,8 @@ class Statuses:
     def __init__(self, user: MemoryUser, then: KnownState | None = None) -> None:
         self._user, self._then = user, then
         self._up_to = then.seq if then else None
+        moment = then.moment if then else None
+        self._today = day_of(moment or timezone.now(), ZoneInfo(user.time_zone))
 
     def compute(self, entries: Iterable[LogEntry]) -> dict[int, EntryStatus]:
         """Return the statuses of these entries by their numbers, leaving out those without one.
@@ -136,6 +143,7 @@ class Statuses:
 
     def _of_statements(self, entries: Sequence[LogEntry]) -> dict[int, EntryStatus]:
         origins = {entry.seq: entry_log.stated_in(entry) for entry in entries}
+        last_days = {entry.seq: entry_log.valid_until(entry) for entry in entries}
         newest = (
             entry_log.corrections(self._user, {*origins.values()}, self._up_to, narrow=True)
             if origins
@@ -144,9 +152,14 @@ class Statuses:
         statuses = {}
         for seq, about in origins.items():
             by = newest[about].seq if about in newest else seq
-            status = Status.CURRENT if by == seq else Status.REPLACED
+            status = Status.REPLACED if by != seq else self._unless_lapsed(last_days[seq])
             statuses[seq] = EntryStatus(status, about, by if by != seq else None)
         return statuses
+
+    def _unless_lapsed(self, last_day: datetime.date | None) -> Status:
+        """Return the status of what would be current, given the last day on which it holds."""
+        is_over = last_day is not None and last_day < self._today
+        return Status.LAPSED if is_over else Status.CURRENT
 
     # -- Records ----------------------------------------------------------------------------------
 
@@ -166,15 +179,19 @@ class Statuses:
         if not entries or self._user.head_id is None:
             return {}
         try:
-            locations, sources = self._read_sources(entries)
+            locations, lines = self._read_lines(entries)
         except (NotComputable, checkpoints.Redacted):  # or a redaction is in progress
             return {}
+        sources = {
+            location: tuple(seq for seq in sources_in(line) if seq <= (self._up_to or seq))
+            for location, line in lines.items()
+        }
         cited = [
             entry
             for entry in entries
             if (location := locations.get(entry.seq)) and entry.seq in sources.get(location, ())
         ]
-        statuses = self._of_cited(cited, locations, sources)
+        statuses = self._of_cited(cited, locations, sources, lines)
         covered = self._covered(locations.keys() - statuses.keys())
         retirements = self._read_retirements({locations[seq] for seq in covered} - sources.keys())
         for entry in entries:
@@ -185,10 +202,10 @@ class Statuses:
                 )
         return statuses
 
-    def _read_sources(
+    def _read_lines(
         self, entries: Sequence[LogEntry]
-    ) -> tuple[dict[int, _Location], dict[_Location, tuple[int, ...]]]:
-        """Return the places of these entries' records, and the sources of those in the state.
+    ) -> tuple[dict[int, _Location], dict[_Location, str]]:
+        """Return the places of these entries' records, and the lines of those in the state.
 
         The places are keyed by the entries' numbers. An entry that never made or changed a record
         may have none.
@@ -199,14 +216,14 @@ class Statuses:
         paths = {location: self._paths(location) for location in {*locations.values()}}
         if missing := {*sum(paths.values(), ())} - files.keys():
             files |= checkpoints.read_files(self._state, missing)
-        sources = {}
+        lines = {}
         for location, candidates in paths.items():
             record = location.record
             for path in candidates:
-                cited = find_sources(files.get(path, ""), record.collection, record.key or None)
-                if cited is not None:
-                    sources[location] = tuple(seq for seq in cited if seq <= (self._up_to or seq))
-        return locations, sources
+                line = find_record(files.get(path, ""), record.collection, record.key or None)
+                if line is not None:
+                    lines[location] = line
+        return locations, lines
 
     def _read_locations(
         self, keys: Collection[str]
@@ -262,6 +279,7 @@ class Statuses:
         entries: Sequence[LogEntry],
         locations: Mapping[int, _Location],
         sources: Mapping[_Location, Sequence[int]],
+        lines: Mapping[_Location, str],
     ) -> dict[int, EntryStatus]:
         """Return the statuses of entries that are among their records' sources."""
         several = {
@@ -274,7 +292,8 @@ class Statuses:
         for entry in entries:
             location = locations[entry.seq]
             by = _replaced_by(entry, setters.get(location, {}))
-            status = Status.CURRENT if by is None else Status.REPLACED
+            last_day = last_day_in(lines[location]) if by is None else None
+            status = Status.REPLACED if by is not None else self._unless_lapsed(last_day)
             statuses[entry.seq] = EntryStatus(status, location.record, by)
         return statuses
 

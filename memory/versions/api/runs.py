@@ -187,8 +187,9 @@ class MomentSerializer(StrictSerializer):
         required=False,
         max_length=100,
         help_text="The evaluation time for the code: a day (2026-03-01: at its end) or a point"
-        " in time, interpreted in the user's time zone unless it has a UTC offset. It does not"
-        " filter records.",
+        " in time, interpreted in the user's time zone unless it has a UTC offset. Default: the"
+        " moment of `as_of`, if it is one; otherwise now. Of the records, it leaves out only those"
+        " that had lapsed by then.",
     )
 
 
@@ -272,9 +273,14 @@ def known_state(user: MemoryUser, data: Mapping[str, Any]) -> tuple[KnownState, 
         return snapshot, past_states.version_of(snapshot)
 
 
-def instant_asked(user: MemoryUser, data: Mapping[str, Any]) -> datetime.datetime:
-    """Return the requested evaluation time; raises ValidationError if it is invalid."""
-    return instant_of(user, data["at"]) if "at" in data else timezone.now()
+def instant_asked(
+    user: MemoryUser, data: Mapping[str, Any], state: KnownState
+) -> datetime.datetime:
+    """Return the evaluation time: the requested one, that of a state as of a moment, or now.
+
+    Raises ValidationError if the requested time is invalid.
+    """
+    return instant_of(user, data["at"]) if "at" in data else state.moment or timezone.now()
 
 
 def done(run: Run, body: Mapping[str, Any]) -> Response:

@@ -94,6 +94,7 @@ def test_a_value_names_the_records_that_it_rests_on_and_their_entries(ask: Ask) 
         "records": [{**trip, "count": 2, "keys": ["a", "b"], "sources": [[1], [2]]}],
         "collections": [{"domain": "travel", "collection": "trips", "count": 3}],
         "set_aside": [],
+        "lapsed": [],
     }
 
 
@@ -203,7 +204,7 @@ def test_the_same_question_is_computed_once_for_a_version(
     assert (past["cached"], past["value"], past["as_of"]["version"]) == (True, 3, 1)
 
 
-def test_an_answer_holds_for_as_much_of_the_clock_as_the_code_asks_for(answered: Ask) -> None:
+def test_an_answer_holds_for_its_day_unless_the_code_asks_for_the_time(answered: Ask) -> None:
     of_day = {"code": "today.isoformat()", "at": "2026-03-01T08:00:00+00:00"}
     of_moment = {**of_day, "code": "now.isoformat()"}
     of_nothing = {**of_day, "code": "len(trips)"}
@@ -217,7 +218,8 @@ def test_an_answer_holds_for_as_much_of_the_clock_as_the_code_asks_for(answered:
     assert answered(**{**of_day, "at": next_day})["cached"] is False
     assert answered(**{**of_day, "at": next_day})["value"] == "2026-03-02"
     assert answered(**{**of_moment, "at": later})["cached"] is False
-    assert answered(**{**of_nothing, "at": next_day})["cached"] is True
+    assert answered(**{**of_nothing, "at": later})["cached"] is True
+    assert answered(**{**of_nothing, "at": next_day})["cached"] is False
 
 
 def test_the_day_of_an_answer_is_that_where_the_user_lives(answered: Ask, user: MemoryUser) -> None:
@@ -229,11 +231,11 @@ def test_the_day_of_an_answer_is_that_where_the_user_lives(answered: Ask, user: 
     assert answered(**asked)["value"] == "2026-03-02"
 
 
-def test_a_day_is_asked_for_however_it_is_written(answered: Ask) -> None:
-    fullwidth = "\uff54\uff4f\uff44\uff41\uff59.isoformat()"
+def test_the_time_is_asked_for_however_it_is_written(answered: Ask) -> None:
+    fullwidth = "\uff4e\uff4f\uff57.isoformat()"
     answered(fullwidth, at="2026-03-01T08:00:00+00:00")
 
-    assert answered(fullwidth, at="2026-03-02T08:00:00+00:00")["cached"] is False
+    assert answered(fullwidth, at="2026-03-01T09:00:00+00:00")["cached"] is False
 
 
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59+00:00", "9999-12-31T23:59:59Z"])

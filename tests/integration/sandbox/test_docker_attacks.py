@@ -406,7 +406,7 @@ answer = {"outcome": "ok", "message": "", "error": None, "stdout": "",
           "load_seconds": 0, "seconds": 0, "cpu_seconds": 0, "memory_bytes": 0,
           "result": {"value": "another's", "type": "str",
                      "evidence": {"scope": "read", "count": 0, "records": [], "collections": [],
-                                  "set_aside": []},
+                                  "set_aside": [], "lapsed": []},
                      "ties": []}}
 def read():
     (size,) = struct.unpack(">I", sys.stdin.buffer.read(4))

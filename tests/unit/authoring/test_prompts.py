@@ -31,3 +31,14 @@ def test_each_entry_shows_what_is_new_of_the_time() -> None:
         "[5] (message, 2026-05-01 Friday 23:50) Hello.",
     ]
     assert set(lines[1::2]) == {"    Bye."}
+
+
+def test_an_entry_shows_until_when_it_holds() -> None:
+    at = datetime.datetime(2026, 5, 1, 10, tzinfo=datetime.UTC)
+    data = {"valid_until": "2026-06-01"}
+    fact = LogEntry(seq=7, kind=EntryKind.FACT, occurred_at=at, data=data)
+
+    assert prompts.entry(fact, ROME, "The code is 4711.") == (
+        "[7] (fact, 2026-05-01 Friday 12:00, valid until 2026-06-01, the record's lapses_after)"
+        " The code is 4711."
+    )

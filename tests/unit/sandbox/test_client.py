@@ -38,6 +38,7 @@ RESTS_ON: dict[str, Any] = {
     "records": [COLUMNS],
     "collections": [],
     "set_aside": [],
+    "lapsed": [],
 }
 VALUE: dict[str, Any] = {"value": 2, "type": "int", "evidence": RESTS_ON, "ties": []}
 ANSWER: dict[str, Any] = {
@@ -246,6 +247,8 @@ WRONG_EVIDENCE: list[dict[str, Any]] = [
     {"records": [{name: value for name, value in COLUMNS.items() if name != "count"}]},
     {"collections": [["travel", "trips", 1]]},
     {"collections": [{"domain": "travel", "collection": "trips", "count": -1}]},
+    {"lapsed": [{"domain": "travel", "collection": "trips", "count": 1, "keys": ["a", "b"]}]},
+    {"lapsed": None},
 ]
 FORGED: list[dict[str, Any] | bytes] = [
     {**ANSWER, "id": 2},

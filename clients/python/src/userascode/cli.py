@@ -144,6 +144,7 @@ def list_users(here: _Session) -> None:
 @click.option("--fact", "is_fact", is_flag=True, help="The text is a fact about the user.")
 @click.option("--record", "typed", metavar="DOMAIN.CLASS", help="A record, by FIELD=VALUE.")
 @click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="VALUE: JSON or text.")
+@click.option("--valid-until", metavar="DAY", help="The last day on which the text holds.")
 @click.option("--wait", type=float, default=0, help="Seconds to wait until records are settled.")
 @session
 def add(
@@ -154,6 +155,7 @@ def add(
     is_fact: bool,
     typed: str | None,
     fields: tuple[str, ...],
+    valid_until: str | None,
     wait: float,
 ) -> None:
     """Append a message, a fact or a record to a user's log; `-` reads the text from stdin."""
@@ -167,6 +169,8 @@ def add(
     else:
         content = sys.stdin.read() if text == "-" else str(text)
         entry = fact(content) if is_fact else message(content, role)
+    if valid_until is not None:
+        entry["valid_until"] = valid_until
     appended = here.user(user_id).add(entry, wait=wait)
     here.show_rows(appended.entries, "seq", "kind", "state")
 

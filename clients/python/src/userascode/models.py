@@ -239,6 +239,10 @@ class Answer(Model):
     set_aside: list[SetAsideRead]
     """The fields that the code reads and whose values in some records were set aside, because
     they do not fit: the value does not count these."""
+    lapsed: list[Lapsed]
+    """The records that the code reads and that had lapsed: their last day, `lapses_after`, was
+    over. They are left out, except for single records, unless the code names `lapses_after`
+    or `has_lapsed`."""
     ties: list[str]
     """For each choice in the code, such as `most_common(1)` or `max(…, key=…)`, what it left
     out although it is as good."""
@@ -331,6 +335,10 @@ class Asked(Model):
     set_aside: list[SetAsideRead]
     """The fields whose values in some records were set aside and that the code reads: the
     value does not count these."""
+    lapsed: list[Lapsed]
+    """The records that the code reads and that had lapsed: their last day, `lapses_after`, was
+    over. They are left out, except for single records, unless the code names `lapses_after`
+    or `has_lapsed`."""
     ties: list[str]
     """For each choice in the code, such as `most_common(1)` or `max(…, key=…)`, what it left
     out although it is as good."""
@@ -691,6 +699,9 @@ class Context(Model):
     parts: list[Part]
     entries: list[int]
     """The numbers of all cited entries."""
+    lapsed: int
+    """How many relevant records and facts are left out because they have lapsed: the last day
+    on which they hold is over."""
     meaning: Meaning | None
     """How the search by meaning contributed, as in a search response; null without a query."""
     checkpoint: int | None
@@ -893,7 +904,10 @@ class Entry(Model):
     """When the entry was recorded in the log."""
     content: str | None
     data: dict[str, Any] | None
-    """Of a record: `type`, `data` and the rest of what was sent; otherwise null."""
+    """Of a record: `type`, `data` and the rest of what was sent; of a redaction: what was
+    redacted, by whom and why; otherwise null."""
+    valid_until: str | None
+    """The last day on which the entry says that it, or its record, holds."""
     role: str | None
     speaker: str | None
     agent_id: str | None
@@ -908,7 +922,7 @@ class Entry(Model):
 
 EntryKindEnum: TypeAlias = Literal["message", "fact", "record", "correction", "redaction"] | str
 
-EntryStatusEnum: TypeAlias = Literal["current", "replaced", "retired"] | str
+EntryStatusEnum: TypeAlias = Literal["current", "replaced", "retired", "lapsed"] | str
 
 
 class Erasure(Model):
@@ -1070,6 +1084,9 @@ class Forecast(Model):
     """The time of the next constraint run that the forecast will trigger."""
     events: list[ForeseenEvent]
     """The events since the start of the forecast, in chronological order."""
+    lapses: list[ForeseenLapse]
+    """The records that will lapse within the horizon, soonest first; in a very large domain,
+    only the newest are looked at. If constraints read them, `events` has what follows."""
     unforeseen: list[Unforeseen]
 
 
@@ -1112,6 +1129,15 @@ ForeseenEventKindEnum: TypeAlias = (
 )
 
 
+class ForeseenLapse(Model):
+    """A record that will lapse."""
+
+    day: str
+    """The first day, in the user's time zone, on which it no longer holds."""
+    record: str
+    """The record: domain.collection:key."""
+
+
 class Found(Model):
     """The results of a search, best first."""
 
@@ -1124,6 +1150,9 @@ class Found(Model):
     dates: QuestionDates | None
     """The period that the question names relative to today (`yesterday`, `la semana pasada`),
     which is searched for as if it had been written as dates; null if there is none."""
+    lapsed: list[int]
+    """The numbers of the entries that rank among the hits and are left out because they have
+    lapsed: the last day on which they hold is over. `include` `history` returns them."""
     searched: dict[str, int]
     """Corpus → number of entries searched."""
     meaning: Meaning
@@ -1169,8 +1198,9 @@ class Hit(Model):
     status: EntryStatusEnum | None
     """Whether the entry still holds. current: it is a fact without a correction, or a record
     of which at least one value that the entry gave still stands. replaced: it was
-    corrected, or none of its values stands. retired: its record was retired. Null for
-    messages, and for records that are not part of the state: pending, rejected, dismissed."""
+    corrected, or none of its values stands. retired: its record was retired. lapsed: it
+    would be current, but the last day on which it holds is over. Null for messages, and for
+    records that are not part of the state: pending, rejected, dismissed."""
     replaced_by: int | None
     """The number of the entry that replaced this one: the correction, or the entry whose
     values stand now."""
@@ -1252,6 +1282,18 @@ class Judged(Model):
     """How often an alert was judged wrong."""
     precision: float | None
     """useful / (useful + wrong); null without feedback."""
+
+
+class Lapsed(Model):
+    """Records of a collection that the code reads and that had lapsed, or a single such
+    record."""
+
+    domain: str
+    collection: str
+    count: int
+    """The number of these records."""
+    keys: list[str]
+    """The keys of the first of them."""
 
 
 class LibraryConstraint(Model):

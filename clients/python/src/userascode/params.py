@@ -165,6 +165,10 @@ class NewRecordEntry(TypedDict):
     speaker: NotRequired[str]
     agent_id: NotRequired[str]
     session_id: NotRequired[str]
+    valid_until: NotRequired[str]
+    """Of a fact, correction or record: the last day, in the user's time zone, on which it
+    holds. From the day after, it has lapsed, and is left out unless asked for. A record
+    keeps this day in its field `lapses_after`."""
     metadata: NotRequired[Mapping[str, Any]]
     """For the caller's own use. "urgent": true makes the language model process the entry
     immediately."""
@@ -194,6 +198,10 @@ class NewTextEntry(TypedDict):
     speaker: NotRequired[str]
     agent_id: NotRequired[str]
     session_id: NotRequired[str]
+    valid_until: NotRequired[str]
+    """Of a fact, correction or record: the last day, in the user's time zone, on which it
+    holds. From the day after, it has lapsed, and is left out unless asked for. A record
+    keeps this day in its field `lapses_after`."""
     metadata: NotRequired[Mapping[str, Any]]
     """For the caller's own use. "urgent": true makes the language model process the entry
     immediately."""

@@ -169,7 +169,8 @@ class Memory:
         def query() -> str:
             answer = self.send(lambda: self.user.query(code, timeout=60))
             whole = answer.model_dump(mode="json", by_alias=True)
-            shown = {name: whole[name] for name in ("value", "evidence", "ties", "set_aside")}
+            parts = ("value", "evidence", "ties", "set_aside", "lapsed")
+            shown = {name: whole[name] for name in parts}
             return _json({name: part for name, part in shown.items() if part or name == "value"})
 
         return _answered(query)
