@@ -452,12 +452,10 @@ def test_a_dry_run_of_a_project_sends_nothing(tmp_path: Path, name: str) -> None
     assert planned.splitlines() == ["a project of 1 Python files:", name]
 
 
-def test_python_that_is_no_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UAC_URL", "http://127.0.0.1:1")
-    monkeypatch.setenv("UAC_KEY", "key")
+def test_python_that_is_no_text_is_refused_before_any_request(tmp_path: Path) -> None:
     (tmp_path / "pets.py").write_bytes(b"\xff")
 
-    assert run(str(tmp_path), status=1).startswith("Error: ")
+    assert run(str(tmp_path), status=1).startswith("Error: 'utf-8' codec can't decode")
 
 
 class GuardedLog:

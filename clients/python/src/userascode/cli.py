@@ -353,7 +353,8 @@ def import_source(
         if dry_run:
             click.echo("\n".join([f"a project of {len(names)} Python files:", *names]))
             return
-        decision = _existing_user(here, user_id).import_project(_read_project(source, names))
+        project = _read_project(source, names)  # first: what cannot be read creates no user
+        decision = _existing_user(here, user_id).import_project(project)
         here.show(decision, f"imported as version {decision.version}")
         return
     items = items_of(values_of(source))
