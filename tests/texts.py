@@ -7,7 +7,7 @@ that makes an exception or a finding.
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -27,11 +27,11 @@ TEXTS = {"message", "detail", "fix"}
 def page() -> str:
     """Return the snapshot."""
     paths = sorted(path for source in SOURCES for path in (ROOT / source).rglob("*.py"))
-    modules = {path.relative_to(ROOT): ast.parse(path.read_text()) for path in paths}
-    raised = {name for module in modules.values() for name in _raised_in(module)}
+    modules = {path.relative_to(ROOT): [*ast.walk(ast.parse(path.read_text()))] for path in paths}
+    raised = {name for nodes in modules.values() for name in _raised_in(nodes)}
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for path, module in modules.items():
-        found["/".join(path.with_suffix("").parts[:2])].update(_texts_in(module, raised))
+    for path, nodes in modules.items():
+        found["/".join(path.with_suffix("").parts[:2])].update(_texts_in(nodes, raised))
     parts = [HEAD]
     for folder, texts in found.items():
         if texts:
@@ -39,26 +39,31 @@ def page() -> str:
     return "".join(parts)
 
 
-def _raised_in(module: ast.Module) -> set[str]:
-    """Return the names of what a module raises."""
-    calls = (node.exc for node in ast.walk(module) if isinstance(node, ast.Raise))
+def _raised_in(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names of what a module with these nodes raises."""
+    calls = (node.exc for node in nodes if isinstance(node, ast.Raise))
     return {_name_of(call) for call in calls if isinstance(call, ast.Call)}
 
 
 def _name_of(call: ast.Call) -> str:
-    """Return the name of a called class or function, without its module."""
-    return ast.unparse(call.func).rpartition(".")[2]
+    """Return the name of a called class or function, without its module; "" if it has none."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
 
 
-def _texts_in(module: ast.Module, raised: set[str]) -> Iterator[str]:
-    """Yield the texts of a module, each with its class and code."""
+def _texts_in(nodes: Sequence[ast.AST], raised: set[str]) -> Iterator[str]:
+    """Yield the texts of a module with these nodes, each with its class and code."""
+    module, *inner = nodes
+    assert isinstance(module, ast.Module)
     constants = {
         ast.unparse(target): statement.value
         for statement in module.body
         if isinstance(statement, ast.Assign)
         for target in statement.targets
     }
-    for call in ast.walk(module):
+    for call in inner:
         if not isinstance(call, ast.Call):
             continue
         named = {one.arg: one.value for one in call.keywords}

@@ -191,11 +191,14 @@ def seconds(use: Use, text: str) -> float:
 def grows_faster(use: Use) -> str:
     """Return the beginning of a text for which the time grows faster than the text, or ""."""
     for short, long in zip(texts(use.pattern, SHORT), texts(use.pattern, LONG), strict=True):
-        if seconds(use, long) < NEGLIGIBLE_SECONDS:
+        once = seconds(use, long)
+        if once < NEGLIGIBLE_SECONDS:
+            continue
+        bound = MAX_GROWTH * max(min(seconds(use, short) for _ in range(3)), 1e-6)
+        if once <= bound:
             continue
         quickest = min(seconds(use, long) for _ in range(3))
-        growth = quickest / max(min(seconds(use, short) for _ in range(3)), 1e-6)
-        if quickest > NEGLIGIBLE_SECONDS and growth > MAX_GROWTH:
+        if quickest > max(NEGLIGIBLE_SECONDS, bound):
             return f"{long[:30]}…{long[-1]}"
     return ""
 
