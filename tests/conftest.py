@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: a migrated database, used with the privileges of the server."""
 
+import functools
 import gc
 import importlib
 import os
@@ -10,12 +11,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import urlsplit
 
 import hypothesis
 import psycopg
 import pytest
 from django.apps import apps
+from django.conf import settings as server
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, connections, transaction
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
@@ -52,6 +55,8 @@ from tests.tiers import (
 )
 from tests.waiting import scaled
 from workers import tasks
+from workers.gate import type_errors
+from workers.typecheck.checker import TypeFault, check_types
 
 # Assertions in shared helpers show the compared values, too.
 pytest.register_assert_rewrite("tests.rivals", "tests.sandbox_hosts", "tests.steps", "tests.system")
@@ -286,6 +291,24 @@ def process_runner() -> Iterator[None]:
     with override_settings(
         UAC_SANDBOX_RUNNER="process", PASSWORD_HASHERS=quick, **nothing_kept, **AMPLE
     ):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def type_cache() -> Iterator[None]:
+    """Check the types of the same files once in a session: most tests have the same few classes.
+
+    The type checker sees nothing but the files; its own tests ask it directly.
+    """
+
+    @functools.cache
+    def check(runner: str, files: tuple[tuple[str, str], ...]) -> tuple[TypeFault, ...]:
+        return tuple(check_types(dict(files)))
+
+    def check_once(files: Mapping[str, str]) -> list[TypeFault]:
+        return [*check(server.UAC_SANDBOX_RUNNER, tuple(sorted(files.items())))]
+
+    with mock.patch.object(type_errors, "check_types", check_once):
         yield
 
 
