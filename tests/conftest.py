@@ -46,6 +46,7 @@ from tests.quarantine import QUARANTINED
 from tests.services import SERVICES, TEMPLATE, become_template
 from tests.slots import free_slots
 from tests.tiers import (
+    ROTATING,
     ROTATION,
     holds_extended_only,
     is_extended,
@@ -89,8 +90,8 @@ TOGETHER = {
 
 
 def pytest_report_header() -> str:
-    """Say which rows of the swept tests take their turn; processes of `pytest -n` inherit it."""
-    return f"rotating rows: turn {turn()} of {ROTATION} (UAC_TEST_TURN)"
+    """Say which of the rotating tests take their turn; processes of `pytest -n` inherit it."""
+    return f"rotating tests: turn {turn()} of {ROTATION} (UAC_TEST_TURN)"
 
 
 class InOrder(LoadScopeScheduling):  # type: ignore[misc]
@@ -119,7 +120,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Skip importing second-tier files if they are left out: each process would import them."""
     if leaves_out_extended(config):
         path = collection_path.relative_to(config.rootpath).as_posix()
-        if holds_extended_only(f"{path}/" if collection_path.is_dir() else path):
+        if holds_extended_only(f"{path}/" if collection_path.is_dir() else path, turn()):
             return True
     return None  # let others decide
 
@@ -148,7 +149,7 @@ def pytest_collection_modifyitems(
         rows[item.nodeid.partition("[")[0]].append(item.nodeid)
     left_out = {row for test in rows for row in rows_left_out(test, rows[test], turn())}
     for item in items:
-        if item.nodeid in left_out or is_extended(item.nodeid):
+        if item.nodeid in left_out or is_extended(item.nodeid, turn()):
             item.add_marker(pytest.mark.extended)
         for node_id in {item.nodeid, item.nodeid.partition("[")[0]} & QUARANTINED.keys():
             found.add(node_id)
@@ -166,7 +167,7 @@ def _was_ignored(config: pytest.Config, test: str) -> bool:
     path = test.partition("::")[0]
     return (
         leaves_out_extended(config)
-        and holds_extended_only(path)
+        and (holds_extended_only(path, turn()) or path in ROTATING)
         and (config.rootpath / path).exists()
     )
 
@@ -216,7 +217,7 @@ def _test_files(config: pytest.Config) -> list[Path]:
         files.update(asked.rglob("test_*.py") if asked.is_dir() else [asked])
     found = sorted(file.resolve().relative_to(config.rootpath) for file in files)
     if leaves_out_extended(config):
-        found = [file for file in found if not holds_extended_only(file.as_posix())]
+        found = [file for file in found if not holds_extended_only(file.as_posix(), turn())]
     return found
 
 

@@ -108,20 +108,50 @@ EXTENDED = {
     ),
 }
 
-# Attacks, races and the checks of untrusted code: all their rows are in the first tier, but for
-# those that EXTENDED names.
+# Attacks, races, who may see and do what, and the checks of untrusted code: all of these tests and
+# their rows are in the first tier, but for those that EXTENDED names.
 WHOLE = (
     "tests/integration/admin/test_access.py",
+    "tests/integration/admin/test_audit",
+    "tests/integration/admin/test_content_policy.py",
+    "tests/integration/admin/test_erasures.py",
     "tests/integration/admin/test_hostile.py",
+    "tests/integration/admin/test_keys.py",
+    "tests/integration/admin/test_login.py",
     "tests/integration/admin/test_masking.py",
+    "tests/integration/admin/test_policy.py",
+    "tests/integration/admin/test_readonly.py",
+    "tests/integration/admin/test_redactions.py",
+    "tests/integration/admin/test_rejected.py",
+    "tests/integration/admin/test_sign_in.py",
+    "tests/integration/agents/test_forget.py",
+    "tests/integration/agents/test_sign_in.py",
     "tests/integration/authoring/test_misbehaviour.py",
     "tests/integration/commits/",
+    "tests/integration/export/test_subject_access.py",
     "tests/integration/gate/",
+    "tests/integration/mem0/test_content_policy.py",
     "tests/integration/mem0/test_refusals.py",
     "tests/integration/races/",
     "tests/integration/sandbox/",
     "tests/integration/webhooks/test_outgoing.py",
 )
+
+# Screens, searches, days of the past, exchange with other products, languages. A third of these
+# files is in the first tier of each commit, so that all have run after SHARES commits.
+ROTATING = (
+    "tests/integration/admin/",
+    "tests/integration/agents/",
+    "tests/integration/export/",
+    "tests/integration/imports/",
+    "tests/integration/mem0/",
+    "tests/integration/search/",
+    "tests/integration/time/",
+    "tests/unit/demo/",
+    "tests/unit/language/",
+    "tests/unit/search/",
+)
+SHARES = 3
 
 # Tables of similar cases. A quarter of the rows of each is in the first tier, and of the others a
 # share that moves on with every commit, so that all have run after ROTATION commits. A row is
@@ -146,9 +176,22 @@ FIRST_TIER = (
 )
 
 
-def is_extended(test: str) -> bool:
-    """Return whether the test with this id is in the second tier."""
-    return not test.startswith(FIRST_TIER) and any(map(test.startswith, EXTENDED.values()))
+def is_extended(test: str, turn: int) -> bool:
+    """Return whether the test with this id, or the file, is in the second tier of a commit."""
+    if test.startswith(FIRST_TIER):
+        return False
+    return any(map(test.startswith, EXTENDED.values())) or _rests(test.partition("::")[0], turn)
+
+
+def _rests(file: str, turn: int) -> bool:
+    """Return whether it is another commit's turn to run this file."""
+    if not _rotates(file) or not file.endswith(".py"):
+        return False
+    return zlib.crc32(file.encode()) % SHARES != turn % SHARES
+
+
+def _rotates(test: str) -> bool:
+    return test.startswith(ROTATING) and not test.startswith(WHOLE)
 
 
 def turn() -> int:
@@ -167,19 +210,23 @@ def rows_left_out(test: str, rows: Sequence[str], turn: int) -> set[str]:
     """Return which of the rows of a test, given by their ids, are left to the second tier."""
     if len(rows) < _MIN_ROWS or test.startswith(WHOLE) or not test.startswith(SWEEPS):
         return set()
+    turns = ROTATION
+    if _rotates(test):  # the file has only every third turn
+        turn, turns = turn // SHARES, ROTATION // SHARES
     hashes = {row: zlib.crc32(row.encode()) for row in rows}
     others = sorted(rows, key=lambda row: (hashes[row], row))[-(-len(rows) // _SAMPLED) :]
-    return {row for row in others if hashes[row] % ROTATION != turn}
+    return {row for row in others if hashes[row] % turns != turn}
 
 
-def holds_extended_only(path: str) -> bool:
+def holds_extended_only(path: str, turn: int) -> bool:
     """Return whether all tests of this file, or folder with its final "/", are in the second tier.
 
     Such a path need not even be collected if the second tier is left out.
     """
-    return is_extended(path) and not any(test.startswith(path) for test in FIRST_TIER)
+    return is_extended(path, turn) and not any(test.startswith(path) for test in FIRST_TIER)
 
 
 def named() -> list[str]:
     """Return all beginnings of ids that are listed here."""
-    return [*FIRST_TIER, *SWEEPS, *WHOLE, *(one for group in EXTENDED.values() for one in group)]
+    extended = [one for group in EXTENDED.values() for one in group]
+    return [*FIRST_TIER, *SWEEPS, *WHOLE, *ROTATING, *extended]

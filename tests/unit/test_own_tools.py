@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.conftest import UNKNOWN
 from tests.quarantine import MAX_DAYS, QUARANTINED, Quarantined
 from tests.releases import find_previous_release
+from tests.tiers import ROTATION, SHARES, WHOLE, is_extended, rows_left_out
 from tests.waiting import eventually, polled
 
 CHECKOUT = Path(__file__).parents[2]
@@ -78,6 +79,26 @@ def test_every_test_that_is_listed_exists(pytestconfig: pytest.Config) -> None:
     files = {name.partition("::")[0] for name in QUARANTINED}
     assert [file for file in files if not (CHECKOUT / file).is_file()] == []
     assert pytestconfig.stash.get(UNKNOWN, []) == []
+
+
+@pytest.mark.parametrize("file", ["search/test_a.py", "search/test_b.py", "api/test_a.py"])
+def test_every_row_has_a_turn_within_the_rotation(file: str) -> None:
+    test = f"tests/integration/{file}::test_it"
+    rows = [f"{test}[{number}]" for number in range(40)]
+    turns = [turn for turn in range(ROTATION) if not is_extended(test, turn)]
+    ran = [{*rows} - rows_left_out(test, rows, turn) for turn in turns]
+
+    assert len(turns) == (ROTATION if "api" in file else ROTATION // SHARES)
+    assert set.union(*ran) == {*rows}
+    assert all(10 <= len(some) < 20 for some in ran)
+
+
+def test_attacks_and_permissions_have_every_turn() -> None:
+    for turn in range(ROTATION):
+        for file in (one for one in WHOLE if one.endswith(".py")):
+            assert not is_extended(f"{file}::test_it", turn)
+            rows = [f"{file}::test_it[{number}]" for number in range(4)]
+            assert not rows_left_out(f"{file}::test_it", rows, turn)
 
 
 def test_the_upgrade_is_tested_from_the_first_tag_on(tmp_path: Path) -> None:
