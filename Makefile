@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made anew whenever the lock changes.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all programs smoke chaos bench plots screenshots generate image server-image lint types security release lock clean
+.PHONY: help demo test first-tier test-all programs smoke chaos bench plots screenshots generate image server-image lint types security release lock clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -61,7 +61,9 @@ define run_tests
 	exit $$status
 endef
 
-test: $(STAMP) $(NODE_MODULES) lint types
+test: lint types first-tier
+
+first-tier: $(STAMP) $(NODE_MODULES)
 	$(call run_tests,not extended and not quarantine)
 
 test-all: export UAC_EXAMPLES := $(or $(UAC_EXAMPLES),4)

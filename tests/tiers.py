@@ -23,7 +23,6 @@ EXTENDED = {
         "tests/integration/embedded/test_system.py",
         "tests/integration/operation/test_agents.py",
         "tests/integration/operation/test_telemetry.py",
-        "tests/smoke/",
     ),
     "measurements": (
         "tests/benchmarks/",
@@ -168,10 +167,9 @@ _MIN_ROWS = 3
 _SAMPLED = 4
 _VARIABLE = "UAC_TEST_TURN"
 
-# In a folder or file of the second tier, but the main loop on one server is what the first tier is
-# for, and the sandbox's template has to start with another runtime than the engine's own.
+# In a file of the second tier, but the sandbox's template has to start with another runtime than
+# the engine's own.
 FIRST_TIER = (
-    "tests/acceptance/test_main_loop.py",
     "tests/integration/sandbox/test_runtimes.py::test_every_operation_does_the_same[crun]",
 )
 

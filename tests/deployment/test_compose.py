@@ -9,9 +9,9 @@ import urllib.parse
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.test_main_loop import AMOXICILLIN, IBUPROFEN, PENICILLIN
 from tests.deployment.conftest import SERVICES, Deployment, ask, health, inspected, run
 from tests.llm_server import KEY, LlmServer
+from tests.smoke.test_main_loop import AMOXICILLIN, IBUPROFEN, PENICILLIN
 from tests.system import DRUG_ALLERGY, Person, create_person, message, record
 from tests.waiting import polled
 from tests.webhook_receiver import receiver
