@@ -14,7 +14,8 @@ MONTHS = {
     for number, name in enumerate(names, 1)
 } | {"sept": 9}
 
-MONTH = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))})\b\.?"
+# Accented letters go on with a word: "marché" is no March.
+MONTH = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))})(?![\w\u00c0-\u024f])\.?"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?(?![\d:])"
 _AND = r"\s*(?:,|-|–|—|/|&|to|and|or|until|till|through)\s*(?:the\s+)?"
 _DAYS = rf"(?P<days>{_DAY}(?:{_AND}{_DAY}){{0,7}})"

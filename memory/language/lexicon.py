@@ -27,7 +27,9 @@ _UNITS = ("day", "week", "month", "year")
 # length of time, that it lies ahead or has passed; next to a weekday, which one; and of a clock.
 AHEAD_OF, AHEAD_AFTER, PAST_OF, PAST_AFTER = "\ue000", "\ue001", "\ue002", "\ue003"
 NEXT, LAST, HOUR, MINUTE = "\ue004", "\ue005", "\ue006", "\ue007"
-MARKS = f"{AHEAD_OF}-{MINUTE}"
+# Before a month whose short form is also another word: Polish "się" is August only beside a number.
+SHORT = "\ue008"
+MARKS = f"{AHEAD_OF}-{SHORT}"
 
 # Languages without spaces between words; in Korean, particles are attached to words.
 _UNSPACED = frozenset({"ja", "zh", "th", "km", "lo", "my"})
@@ -90,6 +92,7 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "pt": {AHEAD_OF: ("daqui a", "dentro de"), "in 2 days": ("depois de amanhã",)},
     "ro": {"in 2 days": ("poimâine",), "2 days ago": ("alaltăieri",), "monday": ("lunea",)}
     | {"last monday": ("lunea trecută",), "next monday": ("lunea viitoare",)},
+    "ru": {"may": ("мае",)},
     "sv": {"in 2 days": ("i övermorgon",)},
     "th": {"in 2 days": ("มะรืนนี้", "มะรืน"), "2 days ago": ("เมื่อวานซืน",)},
     "tr": {"in 2 days": ("öbür gün",), "2 days ago": ("evvelsi gün", "önceki gün")},
@@ -282,12 +285,26 @@ def _add_names(info: Mapping[str, Any], add: _Add, language: str) -> None:
             is_latin = any("a" <= character <= "z" for form in forms for character in fold(form))
             least = _MIN_NAME if is_latin else _MIN_NAME - 1
             forms = [form for form in forms if len(form) >= least] or forms
+        else:
+            short = {form for form in forms if _is_short(form, forms, language)}
+            add(short, f"{SHORT}{name}")
+            forms = [form for form in forms if form not in short]
         add(forms, name)
     for unit in _UNITS:
         add(_longer(info.get(unit, ()), language), f"{unit}s")
     add(_longer(info.get("hour", ()), language), HOUR)
     add(_longer(info.get("minute", ()), language), MINUTE)
     add([*info.get("am", ()), *info.get("pm", ())], "")
+
+
+def _is_short(form: str, forms: Iterable[str], language: str) -> bool:
+    """Return whether a month's form abbreviates another, or is a word that most sentences have."""
+    short = fold(form)
+    if len(short) >= _MIN_NAME and form not in function_words(language):
+        return False
+    return form in function_words(language) or any(
+        len(one) > len(form) and fold(one).startswith(short) for one in forms
+    )
 
 
 def _longer(forms: Iterable[str], language: str) -> list[str]:

@@ -9,9 +9,9 @@ yesterday and tomorrow), the result has all of them.
 import re
 from collections.abc import Iterator, Sequence
 
-from memory.language.dates_in_text import MONTHS
-from memory.language.detection import languages_of
-from memory.language.folding import UNSPACED
+from memory.language.dates_in_text import MONTH_NAMES, MONTHS
+from memory.language.detection import languages_of, may_be_english
+from memory.language.folding import UNSPACED, fold
 from memory.language.lexicon import (
     AHEAD_AFTER,
     AHEAD_OF,
@@ -23,6 +23,7 @@ from memory.language.lexicon import (
     NEXT,
     PAST_AFTER,
     PAST_OF,
+    SHORT,
     Lexicon,
     folded,
     key_of,
@@ -75,6 +76,26 @@ _DAY_OF_MONTH = re.compile(
 )
 _MONTH_AND_YEAR = re.compile(rf"\b({_MONTH})\s{{1,3}}[^\W\d]{{1,4}}\s{{1,3}}{_YEAR}")
 _YEAR_FIRST = re.compile(r"(?<![\d.,/-])(\d\d)[./-]\s?(\d{1,2})[./-]\s?(\d{1,2})(?!\d)")
+_BESIDE_NUMBER = r"\.?\s{0,2}\d"
+_SHORT_MONTH = re.compile(
+    rf"(?P<before>\d[^\s\d]{{0,3}}\s{{0,3}}(?:[^\W\d]{{1,3}}\s{{1,3}})?)?"
+    rf"{SHORT}(?P<month>[a-z]+)\s*(?!{_BESIDE_NUMBER})(?:,\s*)?"
+)
+# English words that are other words elsewhere: French "mon" is "my", Swedish "fri" is free.
+_SHORT_NAMES = {name for name in MONTHS if name not in MONTH_NAMES} | {"may"}
+_SHORT_NAMES |= {"mon", "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "sat", "sun"}
+_ANY_SHORT_NAME = "|".join(sorted(_SHORT_NAMES, key=len, reverse=True))
+_SHORT_NAME = re.compile(
+    rf"(?<!\w)(?<!\d\s)(?<!\d\.\s)(?:{_ANY_SHORT_NAME})(?!\w|{_BESIDE_NUMBER})"
+)
+
+
+def english_of(text: str) -> str:
+    """Return what the grammar for English may read of a text, which may be in another language.
+
+    Short names of days and months count only beside a number there.
+    """
+    return text if may_be_english(text) else _SHORT_NAME.sub(" ", fold(text))
 
 
 def in_english(text: str) -> Iterator[str]:
@@ -88,7 +109,11 @@ def in_english(text: str) -> Iterator[str]:
 
 def restated(text: str, lexicon: Lexicon) -> str:
     """Return a text in a lexicon's language with its dates, times and numbers in English."""
-    text = _with_marks(folded(text, lexicon.language), lexicon)
+    text = _SHORT_NAME.sub(
+        lambda match: match[0] if _knows(lexicon, match[0]) else " ",
+        folded(text, lexicon.language),
+    )
+    text = _SHORT_MONTH.sub(_short_month, _with_marks(text, lexicon)).replace(SHORT, "")
     text = _NEXT.sub(lambda match: f" next {match['period'] or match['period_']} ", text)
     text = _LAST.sub(lambda match: f" last {match['period'] or match['period_']} ", text)
     text = _PAST.sub(lambda match: f" {_length(match)} ago ", text)
@@ -99,6 +124,14 @@ def restated(text: str, lexicon: Lexicon) -> str:
     text = _DAY_OF_MONTH.sub(lambda match: f" {match[1]} {match[2]} {match[3] or ''}", text)
     text = _MONTH_AND_YEAR.sub(r"\1 \2", text)
     return re.sub(f"[{MARKS}]", " ", _AT.sub(r"\1 at \2", text))
+
+
+def _knows(lexicon: Lexicon, word: str) -> bool:
+    return word in lexicon.meanings or word in lexicon.numbers
+
+
+def _short_month(match: re.Match[str]) -> str:
+    return match[0] if match["before"] else " "
 
 
 def _length(match: re.Match[str]) -> str:

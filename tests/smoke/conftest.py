@@ -79,7 +79,7 @@ def client(system: System) -> Client:
 @pytest.fixture(scope="session")
 def person(client: Client) -> Person:
     """A user with a constraint that fires for every late task."""
-    person = create_person(client)
+    person = create_person(client, "sam")  # rows are found by this name; README has an ada as well
     person.log(task("rent", days=0))
     person.write_constraint("late", LATE)
     return person

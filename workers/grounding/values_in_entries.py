@@ -18,13 +18,13 @@ from decimal import Decimal
 from functools import lru_cache
 
 from memory.language.dates_in_text import Said, absolute_dates, masked, yearless_dates
-from memory.language.detection import language_of
+from memory.language.detection import language_of, languages_of
 from memory.language.folding import fold
 from memory.language.moments_in_text import find_moments
 from memory.language.numbers_in_text import find_numbers, numerals, spelled
 from memory.language.stems import Stems
 from memory.language.times_in_text import find_times
-from memory.language.translation import in_english
+from memory.language.translation import english_of, in_english
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
 from sandbox_image.uac.dates import OPEN
 from workers.findings import Finding
@@ -147,7 +147,9 @@ def is_translation(sources: Sequence[Source], text: str, zone: zoneinfo.ZoneInfo
     what an entry says, since each entry has a date. Other names may be missing: many are written
     differently in another language.
     """
-    if language_of(text) in {language_of(source.text_and_data) for source in sources}:
+    if language_of(text) in {
+        language for source in sources for language in _languages(source.text_and_data)
+    }:
         return False
     ground, dates_alone = _Ground(zone), _Ground(zone)
     for source in sources:
@@ -156,6 +158,12 @@ def is_translation(sources: Sequence[Source], text: str, zone: zoneinfo.ZoneInfo
     missing = ground.missing(text)
     is_supported = len(missing) < len(dates_alone.missing(text))
     return is_supported and not any(kind.blocking for kind, _ in missing)
+
+
+def _languages(text: str) -> Sequence[str]:
+    """Return the languages that a text may be in; in a short one too few words tell which."""
+    language = language_of(text)
+    return [language] if language != "en" else languages_of(text) or ["en"]
 
 
 def supports(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
@@ -215,7 +223,7 @@ class _Ground:
         at = source.at.astimezone(self._zone)
         self._parts.append((text, at))
         months = find_moments(source.before, at).months if source.before else ()
-        self._said.update(find_moments(text, at, months))
+        self._said.update(find_moments(english_of(text), at, months))
         self._numbers |= find_numbers(text)
         self._texts.append(plain(text))
         self._digits.append(_DIGITS.sub("", text))

@@ -75,6 +75,8 @@ def test_words_for_a_date_tell_their_own_language(
         "Who is Ieri?",  # Italian: yesterday
         "¿Quién es Marti?",
         "Où habite Morgen ?",
+        "Quel jour est mon anniversaire ?",  # French "mon": my
+        "Qui va au marché avec moi ?",
     ],
 )
 def test_name_or_word_that_is_a_date_in_another_language_is_no_date(

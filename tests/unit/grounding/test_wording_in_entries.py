@@ -67,6 +67,7 @@ def test_text_that_is_not(said: str, text: str) -> None:
     assert "derived" in finding.fix
 
 
+PRICE = "The vehicle that somebody in this family would like to buy is priced at 12,900."
 GERMAN = "Ich fliege nächsten Freitag mit meiner Schwester Anna für zwölfhundert Euro nach Wien."
 
 
@@ -85,6 +86,13 @@ GERMAN = "Ich fliege nächsten Freitag mit meiner Schwester Anna für zwölfhund
             "Am 6. März 2026 geht es per Flugzeug ins Ausland.",
         ),
         ("Стоит две тысячи пятьсот рублей.", "Das Fahrrad der Nutzerin hat 2.500 Rubel gekostet."),
+        # So short that few words tell the language
+        ("Das Auto kostet 12.900 Euro.", PRICE),
+        ("Araba 12.900 lira tuttu.", PRICE),
+        ("Samochód kosztuje 12.900 złotych.", PRICE),
+        ("Auto maksaa 12.900 euroa.", PRICE),
+        ("Coche nuevo: cuesta 12.900 euros.", PRICE),
+        ("Bilen kostar 12.900 kronor.", PRICE),
     ],
 )
 def test_translation_is_supported_by_its_values_and_counted(said: str, text: str) -> None:
@@ -101,6 +109,9 @@ def test_translation_is_supported_by_its_values_and_counted(said: str, text: str
         (GERMAN, "The user has a sister, called Paula, and both of them travel to Austria soon."),
         (GERMAN, "The user cannot stand noisy restaurants."),
         (GERMAN, "On 2026-03-04 the user bought a bicycle with electric support."),
+        ("Das Auto kostet 11.900 Euro.", PRICE),
+        ("Bilen kostar 13.900 kronor.", PRICE),
+        ("Mom's new vehicle: 12,900.", PRICE.replace("vehicle", "bicycle")),
         # The entry's own language
         (GERMAN, "Die Katze der Nutzerin ist 1200 Gramm schwer, trächtig und sie hat Flöhe."),
     ],

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from memory.language.detection import languages_of, may_be_english
 from memory.language.lexicon import lexicon_of
 from memory.language.translation import in_english, restated
+from memory.project import PartialDate
 from memory.project.values import Value
-from tests.unit.language.sentences import LANGUAGES, is_refused, sentences
+from tests.unit.language.sentences import AT, LANGUAGES, is_refused, sentences
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
@@ -92,3 +93,65 @@ def test_no_text_is_too_odd(code: str, text: str) -> None:
     if (lexicon := lexicon_of(code)) is not None:
         restated(text, lexicon)
     list(in_english(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Words that are spelt like a short name of a month: August, December, March, April …
+        "Moja siostra źle się czuje i nie mogę spać.",
+        "Koupil jsem dárek pro maminku.",
+        "Már nem szeretem a kávét.",
+        "Jag tror att hon mår bra.",
+        "Me gusta el mar y la montaña con mi hermana.",
+        "Gosto do mar e da montanha com minha irmã.",
+        "Ho messo il set di piatti sul tavolo.",
+        "Sora mea nu bea cafea și îi place marea.",
+        "Moja sestra voli kavu i more, a ja tražim posao.",
+        # … in English: Monday, March, Friday, Saturday, Sunday
+        "Mon fils est né ici et il est très gentil.",
+        "Ma mère est allée au marché avec moi.",
+        "Jag är fri och har en bil som är röd.",
+        "Meine Schwester sagt, sie sat und sun sind keine Wörter.",
+        # Others
+        "Ahora mismo no puedo ir porque tengo que trabajar.",
+        "Ich habe mit der Katze gespielt, und das ist gut so.",
+        "Mijn zus houdt niet van koffie en dat is goed.",
+        "Siskoni pitää kahvista ja hän on hyvä.",
+        "Мне нравится, когда тихо.",
+        "Мені подобається, коли тихо.",
+        "Kız kardeşim kahve sevmez ve deniz sever.",
+        "أختي تحب القهوة والبحر كثيرا.",
+        "אחותי אוהבת קפה ואת הים.",
+        "मेरी बहन को कॉफ़ी पसंद है।",
+        "妹はコーヒーが好きです。",
+        "我妹妹喜欢喝咖啡。",
+        "제 여동생은 커피를 좋아해요.",
+        "น้องสาวของฉันชอบกาแฟ",
+        "Adik saya suka kopi dan laut.",
+    ],
+)
+def test_a_sentence_without_a_date_supports_none(text: str) -> None:
+    months = [PartialDate(f"2026-{month:02}") for month in range(1, 13) if month != AT.month]
+    days = [AT.date() + datetime.timedelta(days) for days in range(-14, 15) if days]
+    times = [datetime.time(hour) for hour in range(24)]
+    values: list[Value] = [*months, *days, *times]
+    assert [value for value in values if not is_refused(text, value)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "month"),
+    [
+        ("Wesele jest 12 sie, a potem nic.", 8),
+        ("El concierto es el 5 de mar en la plaza.", 3),
+        ("Svatba je 5. pro v Praze, moc se těším.", 12),
+        ("La réunion est mon 5 mar. avec le chef.", 3),
+        ("Wir heiraten im Mai, und das ist gut so.", 5),
+        ("Nous partons en mai avec les enfants.", 5),
+        ("Мы едем к морю в мае, и это хорошо.", 5),
+    ],
+)
+def test_a_short_month_counts_beside_a_number_and_a_whole_one_by_itself(
+    text: str, month: int
+) -> None:
+    assert not is_refused(text, PartialDate(f"2026-{month:02}"))
