@@ -30,7 +30,7 @@ UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY to use a real one. It
 # entry.
 _QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)
 # An entry without a day is of the day of the one above it.
-_ENTRY = re.compile(r"^\[(\d+)\] \(\w+(?:, (\d{4}-\d\d-\d\d) )?[^)]*\) (.*)$", re.MULTILINE)
+_ENTRY = re.compile(r"^\[(\d+)\] \((?:\w+, )?(?:(\d{4}-\d\d-\d\d) )?[^)]*\) (.*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(date|day|seq|file):([^{}]+)\}")
 # The average for English text; the provider's own token counts aren't known.
 _CHARACTERS_PER_TOKEN = 4

@@ -52,17 +52,19 @@ def manifest_text(
     failing: Mapping[str, str] = MappingProxyType({}),
     texts: Mapping[str, FieldTexts] = MappingProxyType({}),
     brief: bool = False,
+    counts: bool = True,
 ) -> str:
     """Return the manifest as plain text.
 
     `open_alerts` has each open alert's severity and message. `failing` maps failing constraints'
     names to their errors, and `texts` maps domains to how the texts in their fields are written. If
     `brief` is set, the text has only names and counts, as it always does for large projects.
+    Without `counts`, it stays the same until the schema or the constraints change.
     """
     brief = brief or _is_brief(outline)
     written = "; {} its texts, and others if it ends with ..." if texts and not brief else ""
     lines = [f"Domains ({_legend(brief)}{written}):"]
-    for domain, entries in _domains(outline, brief, texts):
+    for domain, entries in _domains(outline, brief, texts, counts=counts):
         if brief:
             lines.append(f"{domain}: {', '.join(entries)}")
         else:
@@ -79,11 +81,16 @@ def manifest_text(
 
 
 def _domains(
-    outline: Outline, brief: bool, texts: Mapping[str, FieldTexts] = MappingProxyType({})
+    outline: Outline,
+    brief: bool,
+    texts: Mapping[str, FieldTexts] = MappingProxyType({}),
+    *,
+    counts: bool = True,
 ) -> Iterator[tuple[str, list[str]]]:
     for domain in outline.domains.values():
         written = texts.get(domain.name, _NO_TEXTS)
-        yield domain.name, list(_names(domain) if brief else _entries(domain, written))
+        entries = _names(domain, counts) if brief else _entries(domain, written, counts)
+        yield domain.name, list(entries)
 
 
 def _is_brief(outline: Outline) -> bool:
@@ -95,13 +102,14 @@ def _legend(brief: bool) -> str:
     return "fields: see schema.py" if brief else "str unless name:type; ? may be None"
 
 
-def _names(domain: Domain) -> Iterator[str]:
+def _names(domain: Domain, counts: bool) -> Iterator[str]:
     """Yield the names in a domain, with each collection's number of records: `trips 50`."""
-    yield from (f"{one.name} {one.count}" for one in domain.collections.values())
+    for collection in domain.collections.values():
+        yield f"{collection.name} {collection.count}" if counts else collection.name
     yield from domain.singletons
 
 
-def _entries(domain: Domain, texts: FieldTexts) -> Iterator[str]:
+def _entries(domain: Domain, texts: FieldTexts, counts: bool) -> Iterator[str]:
     """Yield descriptions of a domain's contents: `trips: 50 Trip(to, starts_on:date)`."""
     described: set[str] = set()
 
@@ -112,8 +120,9 @@ def _entries(domain: Domain, texts: FieldTexts) -> Iterator[str]:
         return _class(domain.classes[class_name], texts)
 
     for collection in domain.collections.values():
-        counted = f"{collection.name}: {collection.count} {describe(collection.class_name)}"
-        yield counted + _set_aside(collection)
+        count = f"{collection.count} " if counts else ""
+        described_class = describe(collection.class_name)
+        yield f"{collection.name}: {count}{described_class}{_set_aside(collection)}"
     for singleton in domain.singletons.values():
         yield f"{singleton.name} = {describe(singleton.class_name)}" + _set_aside(singleton)
     for class_ in domain.classes.values():

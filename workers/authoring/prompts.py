@@ -81,19 +81,17 @@ def _remembered(facts: str) -> list[str]:
     return [f"Remembered before, newest last:\n{facts}"] if facts else []
 
 
-def project(
-    user: MemoryUser, newest: datetime.date, manifest: str, *, records: str = "", alerts: str = ""
-) -> str:
-    """Return the description of a project for a question; `newest` is the date of the newest entry.
+def project(user: MemoryUser, manifest: str, *, records: str = "", alerts: str = "") -> str:
+    """Return the description of a project for a question.
 
     The current date is left out, because a log may be imported years after it was written. Parts
     that stay the same from question to question come first, so that providers can cache them.
     """
     parts = [
         f"The project:\n{manifest.strip() or 'It is empty.'}",
+        f"Times are in {user.time_zone}.",
         f"Some of its records:\n{records}" if records else "",
         alerts,
-        f"The newest entry is from {newest} ({newest:%A}); times are in {user.time_zone}.",
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -140,8 +138,9 @@ def entry(
     part: str = "",
     before: datetime.datetime | None = None,
 ) -> str:
-    """Return an entry as the model sees it: log number, timestamp, speaker and text.
+    """Return an entry as the model sees it: log number, kind, timestamp, speaker and text.
 
+    Messages stand below a line that says so: their kind is left out if anything else is shown.
     The day, or the whole timestamp, is left out if it is that of the entry `before`. If the entry
     is a correction, the entries that it corrects are also shown, if known. All lines of the text
     but the first are indented, and the speaker's name is kept on one line, so that no part of an
@@ -157,7 +156,10 @@ def entry(
         moment = "" if moment == shown else moment.removeprefix(shown[: -len("HH:MM")])
     last_day = entry_log.valid_until(entry)
     until = f"valid until {last_day}, the record's {LAPSES_AFTER}" if last_day else ""
-    about = ", ".join(filter(None, [kind, moment, who, until, part]))
+    details = [one for one in (moment, who, until, part) if one]
+    if entry.kind != EntryKind.MESSAGE or not details:
+        details.insert(0, kind)
+    about = ", ".join(details)
     return f"[{entry.seq}] ({about}) " + "\n    ".join(text.splitlines())
 
 

@@ -109,14 +109,7 @@ def structure(
 
 def describe_project(user: MemoryUser, outline: Outline, runs: SandboxRuns, records: str) -> str:
     """Describe the user's project for a question: manifest, related records and alerts."""
-    newest = runs.at.astimezone(zoneinfo.ZoneInfo(user.time_zone)).date()
-    return prompts.project(
-        user,
-        newest,
-        _manifest(outline),
-        records=records,
-        alerts=runs.alerts(user),
-    )
+    return prompts.project(user, _manifest(outline), records=records, alerts=runs.alerts(user))
 
 
 class _Session:
@@ -338,7 +331,7 @@ def unjudged(user: MemoryUser) -> Run | None:
 def _manifest(outline: Outline) -> str:
     if not outline.domains:
         return ""
-    held = manifest_text(outline)
+    held = manifest_text(outline, counts=False)
     return _beginning(held, MAX_MANIFEST_CHARACTERS, "look_up searches all of it\n")
 
 

@@ -302,11 +302,20 @@ class Workbench:
         lines = [self._keys_line(location, shown) for location in touched]
         facts = self._facts_behind(shown.values(), entries)
         small = [
-            self._keys_line(location, ())
+            location
             for location in locations[:MAX_PLACES]
             if location not in touched and self._count(*location) <= SMALL_COLLECTION
         ]
-        lines += _fitting(small, MAX_SMALL_CHARACTERS)
+        lines += _fitting(
+            [self._keys_line(location, ()) for location in small], MAX_SMALL_CHARACTERS
+        )
+        large = [
+            f"{'.'.join(location)} {self._count(*location)}"
+            for location in locations
+            if location not in touched and location not in small
+        ]
+        if counted := _fitting(large, MAX_KEYS_CHARACTERS):
+            lines.append(f"Numbers of records elsewhere: {', '.join(counted)}")
         seqs = {fact.content: fact.seq for fact in [*earlier, *facts] if fact.content}
         records = [_cut_line(_describe(*one, seqs)) for one in shown.items()]
         kept = _fitting(records, MAX_RELATED_CHARACTERS - sum(map(len, lines)))

@@ -125,7 +125,8 @@ def test_a_later_session_is_shown_the_project(user: MemoryUser, say: Say, work: 
     first, second = map(asked, server.requests)
     assert "Your first fact is number 5, " in first
     assert "Your first fact is number 6, " in second
-    assert "trips: 1 Trip(" in first
+    assert "trips: Trip(" in first
+    assert "travel.trips has the keys trip-2" in first
     assert "trip-2" in second.partition("Some of its records:\n")[2].partition("\n\n")[0]
     assert coverage(user).pending == 0
     assert head_of(user).edits == [retired_trip]

@@ -56,10 +56,25 @@ def test_ten_times_the_history_is_the_same_prompt(user: MemoryUser, say: Say, wo
     many = is_told_a_fact(say, work)
     # Then all turns are about as long: counts and keys have more digits, and more records match
     assert len(few) == len(many) == 4
-    assert "meals: 50 Meal(" in few[0]
-    assert "meals: 500 Meal(" in many[0]
+    assert " and 20 others" in few[0]
+    assert " and 470 others" in many[0]
     for before, after in zip(few, many, strict=True):
         assert len(after) < 1.1 * len(before)
+
+
+def test_prompts_begin_alike_while_the_schema_stays_the_same(
+    user: MemoryUser, say: Say, work: Work
+) -> None:
+    # Given a project
+    lives(user, 1, 30)
+    schema = is_told_a_fact(say, work)[0].partition("Some of its records:")[0]
+    assert "meals: Meal(" in schema
+    # When it has more records, and other entries are asked about
+    lives(user, 31, 60)
+    (fact,) = say("It was like 47 times before.", kind=EntryKind.FACT)
+    server = work(edits(dismiss(fact)), finishes())
+    # Then providers can read instructions, tools and schema from their cache
+    assert json.dumps(server.requests[0].body).startswith(schema)
 
 
 def test_a_long_record_is_shown_in_part(user: MemoryUser, say: Say, work: Work) -> None:
@@ -108,7 +123,7 @@ def test_large_content_leaves_prompt_short(
     # Then the question is short, and says what it leaves out and how that is had
     question = asked(server.requests[0])
     assert len(question) < 40_000
-    assert "domain0x: things 0\n" in question
+    assert "domain0x: things\n" in question
     assert "more characters: look_up searches all of it\n" in question
     assert f"more characters: read_entry(seq={long}, start=4000)" in question
     assert question.count("Ada likes tea of sort") == 39

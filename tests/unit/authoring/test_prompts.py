@@ -21,14 +21,16 @@ def test_each_entry_shows_what_is_new_of_the_time() -> None:
         said(3, "2026-05-01T21:55", role="user"),
         said(4, "2026-05-01T22:05"),
         said(5, "2026-05-01T21:50:40"),
+        said(6, "2026-05-01T21:50:50"),
     ]
     lines = prompts.lines(entries, ROME).splitlines()
     assert lines[::2] == [
-        "[1] (message, 2026-05-01 Friday 23:50, Ada) Hello.",
-        "[2] (message, Ben) Hello.",
-        "[3] (message, 23:55, user) Hello.",
-        "[4] (message, 2026-05-02 Saturday 00:05) Hello.",
-        "[5] (message, 2026-05-01 Friday 23:50) Hello.",
+        "[1] (2026-05-01 Friday 23:50, Ada) Hello.",
+        "[2] (Ben) Hello.",
+        "[3] (23:55, user) Hello.",
+        "[4] (2026-05-02 Saturday 00:05) Hello.",
+        "[5] (2026-05-01 Friday 23:50) Hello.",
+        "[6] (message) Hello.",
     ]
     assert set(lines[1::2]) == {"    Bye."}
 

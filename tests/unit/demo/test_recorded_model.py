@@ -67,7 +67,7 @@ def asked(
     question = (
         prompts.messages(USER, lines, before, before, first=1)
         if memorizing
-        else prompts.entries(prompts.project(USER, at.date(), ""), before, lines)
+        else prompts.entries(prompts.project(USER, ""), before, lines)
     )
     return {
         "model": NAME.partition(":")[2],

@@ -63,6 +63,12 @@ def test_as_text_it_names_the_open_alerts_too() -> None:
     )
 
 
+def test_without_counts_it_stays_the_same_as_records_are_added() -> None:
+    few, many = (manifest_text(trips_project(n).outline, counts=False) for n in (2, 30))
+    assert few == many
+    assert "  trips: Trip(to, starts_on:date, days:int)\n" in few
+
+
 def test_manifest_quotes_few_or_sample_texts() -> None:
     fields = {"quality": "str | None", "room": "str", "note": "str", "tags": "list[str]"}
     project = project_with(define("sleep", "Night", fields, collection="nights"))
