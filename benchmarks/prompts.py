@@ -7,11 +7,14 @@ in a conversation show whether prompts grow with the history.
 
 Models are named as NAME or NAME@BASE_URL; the default URL is UAC_BENCH_BASE_URL, and the key
 UAC_BENCH_API_KEY. Without any, nothing is measured; with `--quick`, a stand-in that files every
-text by rule shows only what the instructions cost.
+text by rule shows only what the instructions cost. It counts as read from a cache what a prompt has
+in common with the beginning of an earlier one.
 """
 
 import argparse
+import bisect
 import itertools
+import json
 import logging
 import math
 import statistics
@@ -26,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chat import Model
-from benchmarks.filing_rules import answer, lines_in, tokens
+from benchmarks.filing_rules import CHARACTERS_PER_TOKEN, answer, lines_in, tokens
 from benchmarks.harness import (
     Row,
     commit,
@@ -64,16 +67,19 @@ def main() -> None:
     ]
     rows: list[Row] = []
     problems: list[str] = []
-    with models_of(asked) as models, tempfile.TemporaryDirectory() as room:
-        for name, place in (("old", asked.old), ("new", asked.new)) if models else ():
+    if not asked.models and not asked.quick:
+        problems.append("nothing is measured without --models")
+    with tempfile.TemporaryDirectory() as room:
+        for name, place in () if problems else (("old", asked.old), ("new", asked.new)):
             folder = instructions_of(place, Path(room) / name)
             # Each server in a process of its own, since Django's settings are those of one server.
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            with (
+                models_of(asked) as models,
+                ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process,
+            ):
                 measured = process.submit(measure_all, folder, models, conversations).result()
             rows += [{**row, "instructions": name} for row in measured[0]]
             problems += measured[1]
-    if not models:
-        problems.append("nothing is measured without --models")
     old, new = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     figures = {
         f"{before['model']}_{name}_change": after[name] - before[name]
@@ -93,26 +99,49 @@ def main() -> None:
 @contextmanager
 def models_of(asked: argparse.Namespace) -> Iterator[list[Model]]:
     """Yield the models that were named or, with `--quick`, a stand-in if none was."""
-    if asked.models or not asked.quick:
+    if asked.models:
         yield [Model.named(name) for name in asked.models]
         return
-    with llm_server(script=stand_in) as server:
+    with llm_server(script=StandIn()) as server:
         yield [Model("stand-in", server.openai_url, KEY)]
 
 
-def stand_in(request: Request) -> Said:
-    """Answer as a model that remembers every text verbatim and files it by rule.
+class StandIn:
+    """A model that remembers every text verbatim and files it by rule.
 
     The rules are those of `benchmarks.filing_rules`, which estimate the tokens, too.
     """
-    if "remember" in request.tools:
-        facts = [f"[{seq}] {text}" for seq, text in lines_in(request)]
-        reply = called("remember", {"facts": facts})
-    else:
-        reply = answer(request) if "finish" in request.tools else said("yes")
-    sent = tokens([request.body["messages"], request.body.get("tools", [])])
-    returned = tokens([call.arguments for call in reply.calls])
-    return replace(reply, tokens=(round(sent), round(returned)))
+
+    def __init__(self) -> None:
+        self._prompts: list[str] = []  # in alphabetical order
+
+    def __call__(self, request: Request) -> Said:
+        """Answer, and count the tokens that a cache of all earlier prompts would have saved."""
+        if "remember" in request.tools:
+            facts = [f"[{seq}] {text}" for seq, text in lines_in(request)]
+            reply = called("remember", {"facts": facts})
+        else:
+            reply = answer(request) if "finish" in request.tools else said("yes")
+        prompt = json.dumps(
+            [request.body.get("tools"), request.body["messages"]], ensure_ascii=False
+        )
+        sent = round(len(prompt) / CHARACTERS_PER_TOKEN)
+        returned = round(tokens([call.arguments for call in reply.calls]))
+        cached = self._add(prompt) // CHARACTERS_PER_TOKEN
+        return replace(reply, tokens=(sent, returned), cached_tokens=cached)
+
+    def _add(self, prompt: str) -> int:
+        """Keep a prompt; return how many characters at its beginning an earlier one has, too."""
+        # The one that shares most is a neighbour in alphabetical order.
+        place = bisect.bisect(self._prompts, prompt)
+        neighbours = self._prompts[max(place - 1, 0) : place + 1]
+        self._prompts.insert(place, prompt)
+        pairs = [zip(prompt, other, strict=False) for other in neighbours]
+        same = [
+            sum(1 for _ in itertools.takewhile(lambda two: two[0] == two[1], pair))
+            for pair in pairs
+        ]
+        return max(same, default=0)
 
 
 def instructions_of(place: str, folder: Path) -> Path:
