@@ -14,8 +14,7 @@ MONTHS = {
     for number, name in enumerate(names, 1)
 } | {"sept": 9}
 
-# Accented letters go on with a word: "marché" is no March.
-MONTH = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))})(?![\w\u00c0-\u024f])\.?"
+MONTH = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))})\b\.?"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?(?![\d:])"
 _AND = r"\s*(?:,|-|–|—|/|&|to|and|or|until|till|through)\s*(?:the\s+)?"
 _DAYS = rf"(?P<days>{_DAY}(?:{_AND}{_DAY}){{0,7}})"
@@ -31,6 +30,8 @@ _YEAR_AND_MONTH = re.compile(r"(?<![\d-])(\d{4})-(\d{2})(?![\d-])", FLAGS)
 DAY_MONTH = re.compile(rf"\b{_DAYS}\.?\s+(?:of\s+)?{MONTH}(?:,?\s*(?:of\s+)?{YEAR})?", FLAGS)
 MONTH_DAY = re.compile(rf"\b{MONTH}\s+(?:the\s+)?{_DAYS}(?:,?\s*{YEAR})?", FLAGS)
 _MONTH_YEAR = re.compile(rf"\b{MONTH},?\s*(?:of\s+)?{YEAR}", FLAGS)
+_ACCENTS = "\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff"
+_ACCENTED_WORD = re.compile(rf"[A-Za-z]*[{_ACCENTS}][A-Za-z{_ACCENTS}]*")
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class Dated:
 
 def absolute_dates(text: str) -> Iterator[Dated]:  # noqa: C901 - one case for each kind
     """Yield the dates in a text that include a year, each with every possible reading."""
+    text = without_accented_words(text)
     taken = bytearray(len(text))
 
     def free(match: re.Match[str]) -> bool:
@@ -132,6 +134,14 @@ def absolute_dates(text: str) -> Iterator[Dated]:  # noqa: C901 - one case for e
             )
 
 
+def without_accented_words(text: str) -> str:
+    """Return a text with the words masked that have accents, such as "marché": no English date has.
+
+    A part of such a word would be read as an English word otherwise.
+    """
+    return text if text.isascii() else _ACCENTED_WORD.sub(lambda word: ";" * len(word[0]), text)
+
+
 def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """Return the text with these spans masked by a character that no word or number contains."""
     characters = list(text)
@@ -142,6 +152,7 @@ def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 def yearless_dates(text: str) -> Iterator[Dated]:
     """Yield the dates in a text that don't include a year."""
+    text = without_accented_words(text)
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
             if not match["year"]:

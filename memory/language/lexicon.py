@@ -97,7 +97,7 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "th": {"in 2 days": ("มะรืนนี้", "มะรืน"), "2 days ago": ("เมื่อวานซืน",)},
     "tr": {"in 2 days": ("öbür gün",), "2 days ago": ("evvelsi gün", "önceki gün")},
     "vi": {AHEAD_AFTER: ("nữa",), "in 2 days": ("ngày kia",), "2 days ago": ("hôm kia",)},
-    "zh": {HOUR: ("点", "點", "时", "時")},
+    "zh": {HOUR: ("点", "點", "时", "時"), "": ("有一点", "有一點")},
 }
 _RELATIVE = {
     "0 day ago": "today",
@@ -111,6 +111,7 @@ _LENGTH = re.compile(r"(in )?(\d+) (day|week|month|year)( ago)?")
 _NUMBER = r"(\d++[.,]?\d*+)"
 # How long a name of a month or weekday must be: shorter ones are other words, such as "mit".
 _MIN_NAME = 4
+_MAX_ABBREVIATION = 5  # as "heinä" in Finnish (July, and hay); longer ones are no other words
 _CYRILLIC = ("ru", "uk", "bg", "sr", "be", "mk")
 _LETTERS = re.compile(r"[^\W\d_]+")
 MIN_STEMMED = 5  # shorter words lose too much with their endings
@@ -298,12 +299,15 @@ def _add_names(info: Mapping[str, Any], add: _Add, language: str) -> None:
 
 
 def _is_short(form: str, forms: Iterable[str], language: str) -> bool:
-    """Return whether a month's form abbreviates another, or is a word that most sentences have."""
-    short = fold(form)
-    if len(short) >= _MIN_NAME and form not in function_words(language):
-        return False
-    return form in function_words(language) or any(
-        len(one) > len(form) and fold(one).startswith(short) for one in forms
+    """Return whether a month's form abbreviates another, or is a word that most sentences have.
+
+    A whole name with an ending is hardly longer: "August" and "Augustes".
+    """
+    if form in function_words(language):
+        return True
+    least = len(form) + (1 if len(form) < _MIN_NAME else 2)
+    return len(form) <= _MAX_ABBREVIATION and any(
+        len(one) >= least and fold(one).startswith(fold(form)) for one in forms
     )
 
 

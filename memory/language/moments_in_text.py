@@ -10,7 +10,14 @@ import datetime
 import re
 from collections.abc import Collection
 
-from memory.language.dates_in_text import FLAGS, Said, absolute_dates, masked, read_years
+from memory.language.dates_in_text import (
+    FLAGS,
+    Said,
+    absolute_dates,
+    masked,
+    read_years,
+    without_accented_words,
+)
 from memory.language.relative_dates_in_text import (
     add_dates_in_words,
     add_relative_dates,
@@ -29,6 +36,7 @@ def find_moments(
     `months` are months that were mentioned before: "the 14th" may be in one of them.
     """
     moments = Said()
+    text = without_accented_words(text)
     today = at.date()
     moments.days.add(today)
     moments.years.add(today.year)

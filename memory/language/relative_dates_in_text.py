@@ -21,7 +21,7 @@ from memory.language.numbers_in_text import ORDINALS, spelled
 MAX_YEARS = 50  # maximum number of mentioned years to try for a date without a year
 MAX_COUNT_DIGITS = 5  # larger counts of days, weeks or years would exceed the supported date range
 
-_WEEKDAYS = {
+WEEKDAYS = {
     name.lower(): number
     for names in (calendar.day_name, calendar.day_abbr)
     for number, name in enumerate(names)
@@ -47,7 +47,7 @@ _NEAR = re.compile(
 )
 _WEEKDAY = re.compile(
     r"\b(?:(?P<which>next|this|last|coming|past|previous|following)\s+)?"
-    rf"(?P<day>{'|'.join(sorted(_WEEKDAYS, key=len, reverse=True))})s?\b",
+    rf"(?P<day>{'|'.join(sorted(WEEKDAYS, key=len, reverse=True))})s?\b",
     FLAGS,
 )
 _OF_MONTH = re.compile(r"\bthe\s+(\d{1,2})(?:st|nd|rd|th)\b", FLAGS)
@@ -64,7 +64,7 @@ _MONTH_ORDINAL = re.compile(
     rf"\b{MONTH}\s+(?:the\s+)?(?P<days>{_ORDINAL})\b(?:,?\s*{YEAR})?", FLAGS
 )
 _ON_ORDINAL = re.compile(rf"\bon\s+the\s+(?P<days>{_ORDINAL})\b(?!\s+[a-z])", FLAGS)
-_DAY_NAME = "|".join(sorted(_WEEKDAYS, key=len, reverse=True))
+_DAY_NAME = "|".join(sorted(WEEKDAYS, key=len, reverse=True))
 # Ways to refer to a month: by its name, or by how far it is from now.
 _OF_A_MONTH = (
     rf"(?:{MONTH}(?:,?\s+(?:of\s+)?{YEAR})?"
@@ -197,11 +197,11 @@ def add_relative_dates(text: str, today: datetime.date, moments: Said) -> None: 
                     moments.months.add((day.year, day.month))
     for match in _WEEKDAY.finditer(text):
         which = match["which"] or ("far" if far else "")
-        moments.days.update(_weekdays(today, _WEEKDAYS[match["day"].lower()], which))
+        moments.days.update(_weekdays(today, WEEKDAYS[match["day"].lower()], which))
     for match in _EDGE.finditer(text):
         moments.days.update(_edges(match, today))
     for match in _NTH_WEEKDAY.finditer(text):
-        weekday = _WEEKDAYS[match["day"].lower()]
+        weekday = WEEKDAYS[match["day"].lower()]
         for month in _months_named(match, today):
             moments.days.update(_nth_weekday(month, match["nth"].lower(), weekday))
     for match in _AT_EDGE.finditer(text):
@@ -266,7 +266,7 @@ def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.dat
     if match["day"].lower() == "tomorrow":
         yield from _away(today, 1)
         return
-    weekday = _WEEKDAYS[match["day"].lower()]
+    weekday = WEEKDAYS[match["day"].lower()]
     which = match["which"] or "this"
     yield from (day for day in _weekdays(today, weekday, which) if day >= today)
 

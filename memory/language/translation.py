@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from memory.language.dates_in_text import MONTH_NAMES, MONTHS
 from memory.language.detection import languages_of, may_be_english
-from memory.language.folding import UNSPACED, fold
+from memory.language.folding import UNSPACED
 from memory.language.lexicon import (
     AHEAD_AFTER,
     AHEAD_OF,
@@ -29,6 +29,7 @@ from memory.language.lexicon import (
     key_of,
     lexicon_of,
 )
+from memory.language.relative_dates_in_text import WEEKDAYS
 
 # Only this much of a text is translated.
 MAX_CHARACTERS = 20_000
@@ -82,11 +83,13 @@ _SHORT_MONTH = re.compile(
     rf"{SHORT}(?P<month>[a-z]+)\s*(?!{_BESIDE_NUMBER})(?:,\s*)?"
 )
 # English words that are other words elsewhere: French "mon" is "my", Swedish "fri" is free.
-_SHORT_NAMES = {name for name in MONTHS if name not in MONTH_NAMES} | {"may"}
-_SHORT_NAMES |= {"mon", "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "sat", "sun"}
+_SHORT_NAMES = {"may"} | {
+    name for name in (*MONTHS, *WEEKDAYS) if name not in MONTH_NAMES and not name.endswith("day")
+}
 _ANY_SHORT_NAME = "|".join(sorted(_SHORT_NAMES, key=len, reverse=True))
 _SHORT_NAME = re.compile(
-    rf"(?<!\w)(?<!\d\s)(?<!\d\.\s)(?:{_ANY_SHORT_NAME})(?!\w|{_BESIDE_NUMBER})"
+    rf"(?<!\w)(?<!\d\s)(?<!\d\.\s)(?:{_ANY_SHORT_NAME})(?!\w|{_BESIDE_NUMBER})",
+    re.IGNORECASE,
 )
 
 
@@ -95,7 +98,7 @@ def english_of(text: str) -> str:
 
     Short names of days and months count only beside a number there.
     """
-    return text if may_be_english(text) else _SHORT_NAME.sub(" ", fold(text))
+    return text if may_be_english(text) else _SHORT_NAME.sub(" ", text)
 
 
 def in_english(text: str) -> Iterator[str]:

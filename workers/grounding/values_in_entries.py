@@ -38,6 +38,7 @@ _NAME = re.compile(r"(?<![\w@.])[^\W\d_][\w'’]*(?:-[^\W\d_][\w'’]*)*")
 _DIGIT = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
 # A number with at least this many digits, grouped or not, may be an identifier such as a phone or
 # account number, so its digits are also compared as text.
@@ -46,6 +47,7 @@ A_WEEK = datetime.timedelta(days=7)
 # A text of at most this many words is treated as a name or label; in a longer text, the first word
 # may be capitalized only because it starts a sentence.
 LABEL_WORDS = 4
+MIN_WORDS = 3  # in the shortest text whose letters tell its language
 
 FIX = (
     "correct the value, cite the entry that states it, or, if it follows from the cited entries,"
@@ -147,9 +149,7 @@ def is_translation(sources: Sequence[Source], text: str, zone: zoneinfo.ZoneInfo
     what an entry says, since each entry has a date. Other names may be missing: many are written
     differently in another language.
     """
-    if language_of(text) in {
-        language for source in sources for language in _languages(source.text_and_data)
-    }:
+    if any(_may_share_language(text, source.text_and_data) for source in sources):
         return False
     ground, dates_alone = _Ground(zone), _Ground(zone)
     for source in sources:
@@ -160,10 +160,16 @@ def is_translation(sources: Sequence[Source], text: str, zone: zoneinfo.ZoneInfo
     return is_supported and not any(kind.blocking for kind, _ in missing)
 
 
-def _languages(text: str) -> Sequence[str]:
-    """Return the languages that a text may be in; in a short one too few words tell which."""
-    language = language_of(text)
-    return [language] if language != "en" else languages_of(text) or ["en"]
+def _may_share_language(text: str, other: str) -> bool:
+    """Return whether two texts may be in one language.
+
+    Too few function words, as in "Das Auto kostet 12.900 Euro", count as English: then the letters
+    of a sentence tell.
+    """
+    languages = {language_of(text), language_of(other)}
+    if "en" not in languages or min(len(_WORD.findall(one)) for one in (text, other)) < MIN_WORDS:
+        return len(languages) == 1
+    return not {*languages_of(text)}.isdisjoint(languages_of(other))
 
 
 def supports(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
@@ -222,7 +228,7 @@ class _Ground:
         text = source.whole
         at = source.at.astimezone(self._zone)
         self._parts.append((text, at))
-        months = find_moments(source.before, at).months if source.before else ()
+        months = find_moments(english_of(source.before), at).months if source.before else ()
         self._said.update(find_moments(english_of(text), at, months))
         self._numbers |= find_numbers(text)
         self._texts.append(plain(text))

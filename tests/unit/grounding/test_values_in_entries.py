@@ -1,6 +1,7 @@
 """Claims of a record are found in the entries that it cites, or reported by field and value."""
 
 import datetime
+import zoneinfo
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -12,9 +13,16 @@ from hypothesis import strategies as st
 from memory.project import EnumMember, PartialDate, Record, RecordId, Ref, Struct
 from memory.project.values import Value
 from workers.findings import Finding
-from workers.grounding.values_in_entries import Claim, Source, claims_of, ungrounded
+from workers.grounding.values_in_entries import (
+    Claim,
+    Source,
+    claims_of,
+    supports,
+    ungrounded,
+)
 
 AT = datetime.datetime(2026, 3, 4, 22, 30, tzinfo=datetime.UTC)  # in Tokyo it is Thursday the 5th
+UTC = zoneinfo.ZoneInfo("UTC")
 TRIP = RecordId("travel", "trips", "rome")
 
 
@@ -193,6 +201,19 @@ def test_only_what_is_new_in_a_record_is_claimed() -> None:
     assert claim.fields == {"cost": 20}  # the price was renamed from what is gone
     assert claim.sources == (1, 2)
     assert claims_of(TRIP, after, None, {}, ["to"]).fields == after.fields
+
+
+@pytest.mark.parametrize(
+    ("before", "is_grounded"),
+    [
+        ("The concert is in September.", True),
+        ("Der Sep ist mein Bruder, und er wohnt nicht mehr hier.", False),
+    ],
+)
+def test_a_month_is_that_of_the_message_before(before: str, is_grounded: bool) -> None:
+    source = Source(1, "It is on the 14th.", AT, before=before)
+
+    assert supports(source, datetime.date(2026, 9, 14), UTC) is is_grounded
 
 
 @given(st.integers(10, 10**9), st.integers(10, 10**9))

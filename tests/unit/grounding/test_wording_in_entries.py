@@ -93,6 +93,8 @@ GERMAN = "Ich fliege nächsten Freitag mit meiner Schwester Anna für zwölfhund
         ("Auto maksaa 12.900 euroa.", PRICE),
         ("Coche nuevo: cuesta 12.900 euros.", PRICE),
         ("Bilen kostar 12.900 kronor.", PRICE),
+        ("De auto kost twaalfhonderd euro.", PRICE.replace("12,900", "1,200")),
+        ("Przedwczoraj przyszła paczka.", "Some delivery reached somebody on 2026-03-02."),
     ],
 )
 def test_translation_is_supported_by_its_values_and_counted(said: str, text: str) -> None:
@@ -113,6 +115,9 @@ def test_translation_is_supported_by_its_values_and_counted(said: str, text: str
         ("Bilen kostar 13.900 kronor.", PRICE),
         ("Mom's new vehicle: 12,900.", PRICE.replace("vehicle", "bicycle")),
         # The entry's own language
+        ("Paid 1200 euros.", "The rent that the user owes amounts to 1200 each month."),
+        ("Ok, 12 pills left.", "The user has bought 12 bicycles with electric support."),
+        ("Das Auto kostet 12.900 Euro.", "Eine Wohnung zahlt 12.900 Zinsen jährlich."),
         (GERMAN, "Die Katze der Nutzerin ist 1200 Gramm schwer, trächtig und sie hat Flöhe."),
     ],
 )

@@ -111,6 +111,7 @@ def test_no_text_is_too_odd(code: str, text: str) -> None:
         # … in English: Monday, March, Friday, Saturday, Sunday
         "Mon fils est né ici et il est très gentil.",
         "Ma mère est allée au marché avec moi.",
+        "Mon frère est monégasque et il est très gentil.",
         "Jag är fri och har en bil som är röd.",
         "Meine Schwester sagt, sie sat und sun sind keine Wörter.",
         # Others
@@ -118,6 +119,7 @@ def test_no_text_is_too_odd(code: str, text: str) -> None:
         "Ich habe mit der Katze gespielt, und das ist gut so.",
         "Mijn zus houdt niet van koffie en dat is goed.",
         "Siskoni pitää kahvista ja hän on hyvä.",
+        "Kesä on ihana, ja heinä kasvaa.",
         "Мне нравится, когда тихо.",
         "Мені подобається, коли тихо.",
         "Kız kardeşim kahve sevmez ve deniz sever.",
@@ -126,6 +128,7 @@ def test_no_text_is_too_odd(code: str, text: str) -> None:
         "मेरी बहन को कॉफ़ी पसंद है।",
         "妹はコーヒーが好きです。",
         "我妹妹喜欢喝咖啡。",
+        "我觉得一般，有一点累。",
         "제 여동생은 커피를 좋아해요.",
         "น้องสาวของฉันชอบกาแฟ",
         "Adik saya suka kopi dan laut.",
