@@ -47,7 +47,8 @@ class Use:
 def uses() -> dict[str, Use]:
     """Return every pattern of the server's modules: by name, or by its line."""
     found: dict[str, Use] = {}
-    seen: set[int] = set()
+    # Not by identity: whether two equal patterns are one object depends on `re`'s cache.
+    seen: set[tuple[str | bytes, int]] = set()
     for package in PACKAGES:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if NOT_IMPORTED.search(module.name):
@@ -56,8 +57,8 @@ def uses() -> dict[str, Use]:
             source = Path(loaded.__file__ or "").read_text()
             for name, value in vars(loaded).items():
                 for pattern in _held(value):
-                    if id(pattern) not in seen:
-                        seen.add(id(pattern))
+                    if (pattern.pattern, pattern.flags) not in seen:
+                        seen.add((pattern.pattern, pattern.flags))
                         called = set(re.findall(rf"\b{name}\.(\w+)\(", source))
                         shown = f"{module.name}.{name} {pattern.pattern!r:.40}"
                         found[shown] = Use(pattern, bool(called) and called <= AT_BEGINNING)
