@@ -1,13 +1,14 @@
 """Display of values: nothing is hidden, and everybody can tell the colours apart."""
 
 import re
+from typing import Any
 
 import pytest
 from django.contrib.staticfiles import finders
 
 from memory.kernel.admin import display
 from memory.log.admin import links
-from memory.log.models.entries import LogEntry
+from memory.log.models.entries import EntryKind, LogEntry
 
 
 @pytest.mark.parametrize(
@@ -36,18 +37,22 @@ def test_source_is_numbered_and_escaped() -> None:
     assert '<span class="k">if</span> a &lt; b:\n' in shown
 
 
+def record(data: dict[str, Any]) -> LogEntry:
+    return LogEntry(kind=EntryKind.RECORD, data=data)
+
+
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
         (LogEntry(content="hello\n\nthere"), "hello there"),
         (LogEntry(content=None, data=None), ""),
         (
-            LogEntry(data={"type": "Trip", "key": "t", "data": {"to": "Oslo", "days": 3}}),
+            record({"type": "Trip", "key": "t", "data": {"to": "Oslo", "days": 3}}),
             "Trip t: to: Oslo, days: 3",
         ),
-        (LogEntry(data={"type": "Trip", "key": "t", "retired": True}), "Trip t: retired"),
-        (LogEntry(data={"data": {"none": None, "list": [], "zero": 0}}), "zero: 0"),
-        (LogEntry(data={}), ""),
+        (record({"type": "Trip", "key": "t", "retired": True}), "Trip t: retired"),
+        (record({"data": {"none": None, "list": [], "zero": 0}}), "zero: 0"),
+        (record({}), ""),
     ],
 )
 def test_an_entry_is_told_in_a_line(entry: LogEntry, says: str) -> None:

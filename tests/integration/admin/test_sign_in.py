@@ -429,7 +429,7 @@ def add_app(client: Client, user: User) -> None:
 
 
 def test_second_factor_is_asked_for_and_its_secret_is_encrypted(
-    staff: User, settings: Settings
+    staff: User, settings: Settings, stopped: None
 ) -> None:
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
     add_app(log_in(staff), staff)
