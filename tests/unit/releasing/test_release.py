@@ -11,7 +11,15 @@ import yaml
 
 from releasing.audit import FOUND, NOT_LOOKED, judge
 from releasing.parts import Parts, bill, locked, strangers
-from releasing.release import IMAGES, ROOT, archive_of, checksums, problems
+from releasing.release import (
+    IMAGES,
+    ROOT,
+    VERSIONED,
+    archive_of,
+    checksums,
+    problems,
+    stated_versions,
+)
 from releasing.secret_scan import BASELINE, committed, scan
 
 CHANGELOG = """# Changelog
@@ -26,8 +34,11 @@ CHANGELOG = """# Changelog
 """
 
 
+STATED = {"pyproject.toml": ["1.2.0"], "server.json": ["1.2.0", "1.2.0"]}
+
+
 def test_a_version_that_all_agree_on_can_be_released() -> None:
-    assert problems("1.2.0", CHANGELOG, tags={"v1.1.0"}) == []
+    assert problems("1.2.0", CHANGELOG, stated=STATED, tags={"v1.1.0"}) == []
 
 
 @pytest.mark.parametrize(
@@ -36,6 +47,7 @@ def test_a_version_that_all_agree_on_can_be_released() -> None:
         ("1.3.0", {}, "the newest release is 1.2.0, but pyproject.toml says 1.3.0"),
         ("1.1.0", {}, "the newest release is 1.2.0"),
         ("1.2", {}, "give a version like 1.2.3"),
+        ("1.2.0rc1", {}, "give a version like 1.2.3"),
         (
             "1.2.0",
             {"changed": " M memory/log/entry_log.py"},
@@ -45,7 +57,34 @@ def test_a_version_that_all_agree_on_can_be_released() -> None:
     ],
 )
 def test_disagreeing_versions_are_named(version: str, changes: dict[str, Any], told: str) -> None:
-    assert told in "\n".join(problems(version, CHANGELOG, **changes))
+    assert told in "\n".join(problems(version, CHANGELOG, stated={}, **changes))
+
+
+@pytest.mark.parametrize("versions", [["1.1.0"], ["1.2.0", "1.1.0"], []])
+def test_file_with_another_version_is_named(versions: list[str]) -> None:
+    [told] = problems("1.2.0", CHANGELOG, stated={**STATED, "package.json": versions})
+
+    assert told.startswith("package.json: ")
+
+
+def test_every_place_with_a_version_is_compared(tmp_path: Path) -> None:
+    [version] = stated_versions(ROOT)["pyproject.toml"]
+    for name in VERSIONED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text().replace(version, "1.2.0"))
+
+    stated = stated_versions(tmp_path)
+
+    assert problems("1.2.0", CHANGELOG, stated=stated) == []
+    assert {name: len(versions) for name, versions in stated.items()} == {
+        "pyproject.toml": 1,
+        "clients/python/pyproject.toml": 1,
+        "clients/python/server.json": 3,
+        "clients/typescript/package.json": 1,
+        "deploy/kubernetes/kustomization.yaml": 1,
+        "integrations/agents/pyproject.toml": 1,
+        "integrations/ai-sdk/package.json": 2,
+    }
 
 
 @pytest.mark.parametrize(
@@ -61,7 +100,7 @@ def test_disagreeing_versions_are_named(version: str, changes: dict[str, Any], t
     ],
 )
 def test_the_changelog_has_to_be_ready(old: str, new: str, told: str) -> None:
-    assert told in "\n".join(problems("1.2.0", CHANGELOG.replace(old, new)))
+    assert told in "\n".join(problems("1.2.0", CHANGELOG.replace(old, new), stated=STATED))
 
 
 def package(**more: Any) -> dict[str, Any]:
