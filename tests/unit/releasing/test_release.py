@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -197,9 +199,12 @@ def test_a_build_without_a_target_is_the_server() -> None:
     assert {target for target, _ in IMAGES.values()} < {name for _, name in stages}
 
 
+JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+COMMANDS = [step["run"] for job in JOBS.values() for step in job["steps"] if "run" in step]
+
+
 def test_what_is_published_to_pypi_is_no_image() -> None:
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
-    job = workflow["jobs"]["pypi"]
+    job = JOBS["pypi"]
     (moved,) = re.findall(r"mv (.+) upload/", str(job))
     for package in job["strategy"]["matrix"]["package"]:
         patterns = moved.replace("${{ matrix.package }}", package).split()
@@ -207,3 +212,63 @@ def test_what_is_published_to_pypi_is_no_image() -> None:
         for image in IMAGES:
             path = f"dist/{archive_of(f'{image}:1.2.0')}"
             assert not any(fnmatch(path, pattern) for pattern in patterns), (path, patterns)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_job_has_the_files_that_it_reads(name: str) -> None:
+    has = {"checkout": False, "dist": False}
+    for step in JOBS[name]["steps"]:
+        action, text = step.get("uses", ""), f"{step.get('run', '')} {step.get('with', '')}"
+        has["checkout"] |= action.startswith("actions/checkout@")
+        has["dist"] |= action.startswith("actions/download-artifact@") or "make release" in text
+        if re.search(r"\bmake |-m releasing|pyproject\.toml|-from-tag|'context': '\.'", text):
+            assert has["checkout"], step
+        if re.search(r"\bdist/", text):
+            assert has["dist"], step
+
+
+@pytest.mark.parametrize(
+    ("command", "documented"),
+    [
+        (
+            "gh release create",
+            {"--draft", "--latest", "--notes-file", "--prerelease", "--title", "--verify-tag"},
+        ),
+        ("npm publish", {"--access", "--dry-run", "--provenance", "--tag"}),
+        ("cosign sign", {"--annotations", "--recursive", "--yes"}),
+    ],
+)
+def test_the_workflow_calls_programs_as_they_are_documented(
+    command: str, documented: set[str]
+) -> None:
+    lines = [line for line in COMMANDS if line.startswith(command)]
+
+    assert lines
+    assert {flag for line in lines for flag in re.findall(r" (--?[\w-]+)", line)} <= documented
+
+
+def test_nothing_is_built_for_a_tag_of_another_version() -> None:
+    [version] = stated_versions(ROOT)["pyproject.toml"]
+    commands = [step.get("run", "") for step in JOBS["build"]["steps"]]
+    check = next(command for command in commands if "GITHUB_REF_NAME" in command)
+
+    def status(tag: str) -> int:
+        shell = ["bash", "-e", "-c", check]
+        return subprocess.run(shell, cwd=ROOT, env={"GITHUB_REF_NAME": tag}, check=False).returncode
+
+    assert commands.index(check) < commands.index("make release")
+    assert status(f"v{version}") == 0
+    assert status("v99.0.0") == status("99.0.0") == 1
+
+
+def test_a_release_is_told_of_in_the_words_of_the_changelog(tmp_path: Path) -> None:
+    [command] = [line for line in COMMANDS if "releasing.changelog" in line]
+    # Where the workflow runs, nothing is installed (-S).
+    bare = command.replace("python3", f"{sys.executable} -S").replace("> notes.md", "")
+    shell = ["bash", "-e", "-c", bare]
+    environment = {"GITHUB_REF_NAME": "v0.1.0"}
+
+    notes = subprocess.check_output(shell, cwd=ROOT, env=environment, text=True)
+
+    assert notes.startswith("The first release.")
+    assert f"\n{notes}" in (ROOT / "CHANGELOG.md").read_text()
