@@ -43,6 +43,8 @@ VERSIONED = {
     "integrations/agents/pyproject.toml": r'^version = "(.+)"$',
     "integrations/ai-sdk/package.json": r'^  "version": "(.+)"|"@userascode/client": "\^(.+)"',
 }
+# What the files say until the repository has an address. npm compares it with the workflow's.
+PLACEHOLDER = "OWNER/REPOSITORY"
 
 
 def git(*arguments: str) -> str:
@@ -66,18 +68,31 @@ def stated_versions(root: Path) -> dict[str, list[str]]:
     }
 
 
+def files_with_placeholder(root: Path) -> list[str]:
+    """Return the files, but our own tools and their tests, that have the placeholder."""
+    command = ["git", "grep", "--files-with-matches", PLACEHOLDER, "--"]
+    ended = subprocess.run(
+        [*command, ":!releasing", ":!tests"], cwd=root, capture_output=True, text=True, check=False
+    )
+    if ended.returncode > 1:  # 1: none
+        raise SystemExit(ended.stderr)
+    return ended.stdout.split()
+
+
 def problems(
     version: str,
     changelog: str,
     *,
     stated: Mapping[str, Sequence[str]],
+    placeholders: Sequence[str] = (),
     changed: str = "",
     tags: Collection[str] = (),
 ) -> list[str]:
     """Return descriptions of what remains to be done before this version can be released.
 
-    `stated` are the versions in each file, `changed` is git's list of uncommitted changes, and
-    `tags` are the tags of other commits.
+    `stated` are the versions in each file, `placeholders` the files without the repository's
+    address, `changed` is git's list of uncommitted changes, and `tags` are the tags of other
+    commits.
     """
     found = []
     # PyPI and npm write the versions of previews differently; images for a trial need none.
@@ -99,6 +114,9 @@ def problems(
         found.append(f"CHANGELOG.md: give the date of {version}: '## [{version}] - YYYY-MM-DD'.")
     if "Unreleased" in changes and changes["Unreleased"].text:
         found.append(f"CHANGELOG.md: move the changes still under Unreleased to {version}.")
+    if placeholders:
+        files = ", ".join(placeholders)
+        found.append(f"Replace {PLACEHOLDER} by the repository's owner and name in {files}.")
     if changed:
         found.append(f"Commit or discard these changes:\n{changed}")
     if f"v{version}" in tags:
@@ -190,6 +208,7 @@ def main() -> int:
         version,
         CHANGELOG.read_text(),
         stated=stated_versions(ROOT),
+        placeholders=files_with_placeholder(ROOT),
         changed=git("status", "--porcelain"),
         tags=set(git("tag").split()) - set(git("tag", "--points-at", "HEAD").split()),
     )

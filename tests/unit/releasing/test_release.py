@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from releasing.audit import FOUND, NOT_LOOKED, judge
 from releasing.parts import Parts, bill, locked, strangers
 from releasing.release import (
     IMAGES,
+    PLACEHOLDER,
     ROOT,
     VERSIONED,
     archive_of,
     checksums,
+    files_with_placeholder,
     problems,
     stated_versions,
 )
@@ -36,6 +39,8 @@ CHANGELOG = """# Changelog
 """
 
 
+NPM = ("clients/typescript", "integrations/ai-sdk")
+PYPI = (".", "clients/python", "integrations/agents")
 STATED = {"pyproject.toml": ["1.2.0"], "server.json": ["1.2.0", "1.2.0"]}
 
 
@@ -56,6 +61,7 @@ def test_a_version_that_all_agree_on_can_be_released() -> None:
             "Commit or discard these changes:\n M memory",
         ),
         ("1.2.0", {"tags": {"v1.2.0"}}, "The tag v1.2.0 belongs to another commit"),
+        ("1.2.0", {"placeholders": ["SECURITY.md"]}, "owner and name in SECURITY.md."),
     ],
 )
 def test_disagreeing_versions_are_named(version: str, changes: dict[str, Any], told: str) -> None:
@@ -87,6 +93,29 @@ def test_every_place_with_a_version_is_compared(tmp_path: Path) -> None:
         "integrations/agents/pyproject.toml": 1,
         "integrations/ai-sdk/package.json": 2,
     }
+
+
+def test_every_package_names_the_one_repository() -> None:
+    repositories = [
+        json.loads((ROOT / folder / "package.json").read_text())["repository"] for folder in NPM
+    ]
+    urls = [
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]["urls"]
+        for folder in PYPI
+    ]
+
+    assert [one["directory"] for one in repositories] == list(NPM)
+    [url] = {one["url"] for one in repositories}
+    assert {f"git+{one['Repository']}.git" for one in urls} == {url}
+
+
+def test_file_that_waits_for_the_repositorys_name_is_found(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    assert files_with_placeholder(tmp_path) == []
+
+    (tmp_path / "package.json").write_text(f'"url": "{PLACEHOLDER}"')
+    subprocess.run(["git", "add", "package.json"], cwd=tmp_path, check=True)
+    assert files_with_placeholder(tmp_path) == ["package.json"]
 
 
 @pytest.mark.parametrize(
