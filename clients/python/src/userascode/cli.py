@@ -63,13 +63,11 @@ class _Session:
 
     def client(self) -> Client:
         """Return a client of the server that the options, the environment or a login name."""
-        stored = login.load()
-        return Client(self.url or stored.get("url"), self.key or stored.get("key"))
+        return Client(*login.load(self.url, self.key))
 
     def address(self) -> tuple[str, str]:
         """Return the server's address and the key; raises ClickException if one is missing."""
-        stored = login.load()
-        url, key = self.url or stored.get("url"), self.key or stored.get("key")
+        url, key = login.load(self.url, self.key)
         if not url or not key:
             raise click.ClickException("Log in first: userascode login.")
         return url, key

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 SERVICE = "userascode"
+LOG_IN = "Run `userascode login` again, or set UAC_URL and UAC_KEY."
 
 
 def path() -> Path:
@@ -25,13 +26,23 @@ def store(url: str, key: str) -> str:
     return str(path()) if "key" in kept else "the system's keyring"
 
 
-def load() -> dict[str, str]:
-    """Return the address and the key that are kept; nothing if there was no login."""
+def load(url: str | None, key: str | None) -> tuple[str | None, str | None]:
+    """Return an address and a key, each of them the login's if it is not given.
+
+    The login's key is only for the login's address. Raises ClickException if it cannot be read.
+    """
+    if url and key:
+        return url, key
     try:
-        kept: dict[str, str] = json.loads(path().read_text())
+        kept = json.loads(path().read_text())
+        kept_url = str(kept["url"]).rstrip("/")
     except FileNotFoundError:
-        return {}
-    return kept if "key" in kept else {**kept, **_from_keyring(kept["url"])}
+        return url, key
+    except (ValueError, TypeError, KeyError) as error:
+        raise click.ClickException(f"{path()} is damaged. {LOG_IN}") from error
+    if url and url.rstrip("/") != kept_url:
+        return url, key
+    return url or kept["url"], key or kept.get("key") or _from_keyring(kept["url"])
 
 
 def _to_keyring(url: str, key: str) -> bool:
@@ -45,8 +56,14 @@ def _to_keyring(url: str, key: str) -> bool:
     return True
 
 
-def _from_keyring(url: str) -> dict[str, str]:
-    import keyring
+def _from_keyring(url: str) -> str:
+    """Return the key of an address. Raises ClickException if the keyring does not have it."""
+    try:
+        import keyring
 
-    key = keyring.get_password(SERVICE, url)
-    return {"key": key} if key else {}
+        key: str | None = keyring.get_password(SERVICE, url)
+    except Exception as error:  # no longer installed, locked, or one of its back ends fails
+        raise click.ClickException(f"The system's keyring fails: {error}. {LOG_IN}") from error
+    if key is None:
+        raise click.ClickException(f"The system's keyring has no key for {url}. {LOG_IN}")
+    return key
