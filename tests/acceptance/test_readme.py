@@ -6,7 +6,8 @@ from pathlib import Path
 from benchmarks import plots
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+SKILLS = sorted((ROOT / "integrations" / "skills").glob("*/SKILL.md"))
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *SKILLS]
 PATHS = r"`((?:uac_site|memory|workers|sandbox_image|benchmarks|tests|docs)/[\w./-]+)`"
 
 
@@ -41,6 +42,21 @@ def test_every_place_that_the_documents_link_is_there() -> None:
         titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
         places = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
         assert place in places, f"{document.name} links {path}#{place}"
+
+
+def test_agents_find_each_skill_by_its_name_and_description() -> None:
+    integrations = (ROOT / "docs" / "integrations.md").read_text()
+    assert SKILLS
+    for skill in SKILLS:
+        front_matter = skill.read_text().split("---\n")[1]
+        said = dict(line.split(": ", 1) for line in front_matter.splitlines())
+        # Limits of the format: agentskills.io/specification.
+        assert said["name"] == skill.parent.name
+        assert re.fullmatch(r"[a-z0-9-]{1,64}", said["name"])
+        assert 1 <= len(said["description"]) <= 1024
+        # A colon in a plain text of YAML would begin a mapping.
+        assert ": " not in said["description"]
+        assert f"({Path('..') / skill.relative_to(ROOT)})" in integrations
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -1,6 +1,7 @@
 """README, tutorial and recipes are followed, step by step, against a running demo."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import userascode
+from userascode import record
 
 from benchmarks.harness import Client
 from deploy.embedded.system import System
@@ -78,6 +81,7 @@ def test_step_that_differs_or_cannot_be_pasted_is_noticed() -> None:
         ("docs/api.md", 5),
         ("docs/python-client.md", 6),
         ("clients/python/README.md", 5),
+        ("integrations/skills/integrate-memory/SKILL.md", 9),
     ],
 )
 def test_every_step_answers_as_it_is_shown(server: dict[str, str], page: str, least: int) -> None:
@@ -105,6 +109,40 @@ def test_the_requests_that_the_pages_show_are_answered(server: dict[str, str]) -
     assert len(answers) >= 7
     assert answers["users/ada/query/"]["value"] == 2100
     assert "Rome" in answers["users/ada/context/"]["text"]
+
+
+@pytest.mark.timeout(900)
+def test_constraint_of_the_skill_passes_the_gate_and_alerts(
+    server: dict[str, str], tmp_path: Path
+) -> None:
+    # Given a user with a lease that ends soon, and the files of the skill as it shows them
+    page = (CHECKOUT / "integrations" / "skills" / "write-a-constraint" / "SKILL.md").read_text()
+    client = userascode.Client(server["UAC_URL"], server["UAC_KEY"])
+    client.users.create("tenant")
+    lease = record("home", "Lease", flat="Elm Street", ends_on="2026-05-31")
+    client.user("tenant").add(lease, wait=50)
+    files = blocks(page)
+    assert len(files) == 2
+    (tmp_path / "rules").mkdir()
+    for source in files:
+        [name] = re.findall(r"^# (rules/\w+\.py)$", source, re.MULTILINE)
+        (tmp_path / name).write_text(source)
+    # When its commands are run
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["sh", "-e", "-c", "".join(blocks(page, "sh"))],
+        env={**os.environ, **server, "PATH": programs, "USER_ID": "tenant"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=scaled(300),
+    )
+    # Then they show classes and library, and the constraint is live and would alert
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert 'Collection("home.leases", Lease)' in ran.stdout
+    assert "deadline_window: " in ran.stdout
+    assert "Elm Street: the lease ends on 2026-05-31" in ran.stdout
 
 
 # A program that git would otherwise ask for the key.
