@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made anew whenever the lock changes.
 .DEFAULT_GOAL := help
-.PHONY: help demo test first-tier test-all programs smoke chaos bench plots screenshots generate image server-image lint types security release lock clean
+.PHONY: help demo test first-tier test-all programs smoke chaos bench plots screenshots generate image server-image lint types security release site lock clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -31,6 +31,7 @@ help:
 	@echo 'make lint | types                those checks alone'
 	@echo 'make security [REQUIRE_AUDIT=1]  bandit, known vulnerabilities, secrets, production settings'
 	@echo 'make release [PRE=1]             the packages and images of a release, in dist/'
+	@echo 'make site                        the documentation as a site, in dist/site'
 	@echo 'make image                       build the image of the Docker sandboxes'
 	@echo 'make lock                        resolve requirements.lock anew'
 	@echo 'make clean                       remove all that make has made, the demo data included'
@@ -120,6 +121,12 @@ security: $(STAMP)
 release: $(STAMP) $(NODE_MODULES)
 	@$(BIN)/python -m releasing.release $(if $(PRE),--pre)
 
+# In a venv of its own, so that nothing else is needed.
+site:
+	$(PYTHON) -m venv .venv/site
+	.venv/site/bin/python -m pip $(FROM_LOCK) --disable-pip-version-check -r requirements-site.lock
+	PATH="$(CURDIR)/.venv/site/bin:$$PATH" python -m releasing.site dist/site
+
 bench: $(STAMP) $(if $(filter retrieval aggregates,$(NAME)),$(MINILM))
 	@test -n '$(NAME)' || { echo 'say which: make bench NAME=...'; \
 		grep -l '^def main' benchmarks/*.py | xargs -n 1 basename -s .py; exit 2; }
@@ -152,6 +159,9 @@ lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --no-deps --group install \
 		--output-file requirements-install.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--universal --python-version 3.11 --no-annotate --group site \
+		--output-file requirements-site.lock
 
 # The lock is complete: nothing is resolved here, or a package released since would be found as well.
 # uv takes seconds where pip takes minutes; pip does it where uv cannot, as with a mirror that only
