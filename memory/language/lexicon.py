@@ -19,6 +19,7 @@ from typing import Any
 from memory.language.dates_in_text import MONTH_NAMES
 from memory.language.detection import LATIN, count_function_words, function_words
 from memory.language.folding import fold
+from memory.language.parts_of_hours import AFTER, FRACTIONS, phrases_of
 from memory.language.stems import stem
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -29,7 +30,7 @@ AHEAD_OF, AHEAD_AFTER, PAST_OF, PAST_AFTER = "\ue000", "\ue001", "\ue002", "\ue0
 NEXT, LAST, HOUR, MINUTE = "\ue004", "\ue005", "\ue006", "\ue007"
 # Before a month whose short form is also another word: Polish "się" is August only beside a number.
 SHORT = "\ue008"
-MARKS = f"{AHEAD_OF}-{SHORT}"
+MARKS = f"{AHEAD_OF}-{AFTER}"
 
 # Languages without spaces between words; in Korean, particles are attached to words.
 _UNSPACED = frozenset({"ja", "zh", "th", "km", "lo", "my"})
@@ -49,14 +50,34 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "2 months": ("شهرين",),
         "2 years": ("سنتين", "عامين"),
         "in 2 days": ("بعد غد", "بعد الغد"),
-        "200": ("مئتا", "مائتا"),
+        "2 days": ("يومين",),
+        "2 days ago": ("أول أمس", "أول من أمس"),
+        "200": ("مئتا", "مائتا", "مئتين", "مائتين"),
         "2000": ("ألفان", "ألفا"),
     },
-    "cs": {"2": ("dvěma",), "3": ("třemi",), "4": ("čtyřmi",), "5": ("pěti",)},
-    "da": {"in 2 days": ("i overmorgen",), "2 days ago": ("i forgårs",)},
-    "el": {"days": ("μέρα", "μέρες"), "in 2 days": ("μεθαύριο",), "2 days ago": ("προχθές",)},
-    "es": {"in 2 days": ("pasado mañana",)},
-    "fi": {"in 2 days": ("ylihuomenna",), "2 days ago": ("toissapäivänä",)},
+    "cs": {"1": ("jednu",), "2": ("dvěma",), "3": ("třemi",), "4": ("čtyřmi",), "5": ("pěti",)}
+    | {"12": ("tucet",), ",": ("ráno", "dopoledne", "odpoledne", "večer")},
+    "de": {
+        "week after next": ("übernächste Woche",),
+        "week before last": ("vorletzte Woche",),
+        "in 2 months": ("übernächster Monat",),
+        "2 months ago": ("vorletzter Monat",),
+        "in 2 years": ("übernächstes Jahr",),
+        "2 years ago": ("vorletztes Jahr",),
+        "12": ("Dutzend",),
+    },
+    "da": {"12": ("dusin",), "in 2 days": ("i overmorgen",), "2 days ago": ("i forgårs",)},
+    "el": {"7": ("εφτά",), "8": ("οχτώ",), "9": ("εννιά",)}
+    | {"days": ("μέρα", "μέρες"), "in 2 days": ("μεθαύριο",), "2 days ago": ("προχθές",)},
+    "es": {"in 2 days": ("pasado mañana",), NEXT: ("que viene",), "12": ("docena",)}
+    | {",": ("de la mañana", "de la tarde", "de la noche")},
+    "fi": {
+        HOUR: ("kello", "klo"),
+        "12": ("tusina",),
+        "in 2 days": ("ylihuomenna",),
+        "2 days ago": ("toissapäivänä",),
+    },
+    "fr": {NEXT: ("qui vient",), "12": ("douzaine",)},
     "he": {
         "2 days": ("יומיים",),
         "2 weeks": ("שבועיים",),
@@ -65,39 +86,102 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "in 2 days": ("מחרתיים",),
         "2 days ago": ("שלשום",),
     },
-    "hi": {"in 2 days": ("परसों",), "15": ("पंद्रह",)},
+    "hi": {"in 2 days": ("परसों",), "15": ("पंद्रह",), HOUR: ("बजे",), "12": ("दर्जन",)}
+    | {"weeks": ("हफ़्ता", "हफ़्ते", "हफ़्तों")},
+    "hr": {"1000": ("tisuću",)},
     "hu": {
         "2": ("két",),
+        "12": ("tucat",),
         NEXT: ("jövő",),
         LAST: ("múlt",),
         "in 2 days": ("holnapután",),
         "last year": ("tavaly",),
     },
     "id": {AHEAD_AFTER: ("lagi",), "in 2 days": ("lusa",)},
-    "it": {AHEAD_OF: ("fra", "tra"), "in 2 days": ("dopodomani",)},
+    "it": {AHEAD_OF: ("fra", "tra"), "in 2 days": ("dopodomani",), NEXT: ("che viene",)}
+    | {"12": ("dozzina",), ",": ("di mattina", "del mattino", "del pomeriggio", "di sera")},
     "ja": {
         "tomorrow": ("あした",),
         "yesterday": ("きのう",),
         "in 2 days": ("あさって",),
         "2 days ago": ("おととい",),
+        "week after next": ("再来週",),
+        "week before last": ("先々週",),
+        "months": ("个月", "個月"),
+        "in 2 months": ("再来月",),
+        "2 months ago": ("先々月",),
+        "in 2 years": ("再来年",),
+        "2 years ago": ("一昨年", "おととし"),
     },
     "ko": {
         "in 2 days": ("모레",),
         "2 days ago": ("그저께", "그제"),
         LAST: ("지난",),
         NEXT: ("다음",),
+        "2 days": ("이틀",),
+        "3 days": ("사흘",),
+        "4 days": ("나흘",),
+        "10 days": ("열흘",),
+        "15 days": ("보름",),
+        "week after next": ("다다음 주",),
+        "week before last": ("지지난주",),
     },
-    "nl": {"in 2 days": ("overmorgen",), LAST: ("afgelopen",)},
-    "no": {"in 2 days": ("i overmorgen",)},
-    "pt": {AHEAD_OF: ("daqui a", "dentro de"), "in 2 days": ("depois de amanhã",)},
+    "nl": {"in 2 days": ("overmorgen",), LAST: ("afgelopen",), "12": ("dozijn",)},
+    "no": {"12": ("dusin",), "in 2 days": ("i overmorgen",)},
+    "pl": {"12": ("tuzin",), HOUR: ("godzinie",)}
+    | {",": ("rano", "po południu", "wieczorem", "w nocy")},
+    "pt": {AHEAD_OF: ("daqui a", "dentro de"), "in 2 days": ("depois de amanhã",)}
+    | {NEXT: ("que vem",), "12": ("dúzia",), ",": ("da manhã", "da tarde", "da noite")},
     "ro": {"in 2 days": ("poimâine",), "2 days ago": ("alaltăieri",), "monday": ("lunea",)}
     | {"last monday": ("lunea trecută",), "next monday": ("lunea viitoare",)},
-    "ru": {"may": ("мае",)},
-    "sv": {"in 2 days": ("i övermorgon",)},
-    "th": {"in 2 days": ("มะรืนนี้", "มะรืน"), "2 days ago": ("เมื่อวานซืน",)},
-    "tr": {"in 2 days": ("öbür gün",), "2 days ago": ("evvelsi gün", "önceki gün")},
+    "ru": {"may": ("мае",), "12": ("дюжина",), ",": ("утра", "вечера", "ночи")},
+    "sr": {"1000": ("хиљаду", "hiljadu")},
+    "sv": {"12": ("dussin",), "in 2 days": ("i övermorgon",)},
+    "th": {HOUR: ("โมง", "นาฬิกา"), "in 2 days": ("มะรืนนี้", "มะรืน"), "2 days ago": ("เมื่อวานซืน",)},
+    "tr": {
+        "12": ("düzine",),
+        "in 2 days": ("öbür gün",),
+        "2 days ago": ("evvelsi gün", "önceki gün"),
+    },
+    "uk": {"1": ("одну",), "1000": ("тисячу",), "12": ("дюжина",)}
+    | {",": ("ранку", "вечора", "ночі")},
     "vi": {AHEAD_AFTER: ("nữa",), "in 2 days": ("ngày kia",), "2 days ago": ("hôm kia",)},
-    "zh": {HOUR: ("点", "點", "时", "時"), "": ("有一点", "有一點")},
+    "zh": {
+        HOUR: ("点", "點", "时", "時"),
+        "": ("有一点", "有一點"),
+        "half": ("一半",),
+        "weeks": ("个星期", "個星期", "个礼拜", "個禮拜"),
+        "next week": ("下个星期", "下個星期", "下星期"),
+        "last week": ("上个星期", "上個星期", "上星期"),
+        "week after next": ("下下周", "下下週", "下下个星期"),
+        "week before last": ("上上周", "上上週", "上上个星期"),
+        "in 2 years": ("后年", "後年"),
+        "2 years ago": ("前年",),
+    },
+}
+# The ordinals from 1 to 20, and 30, with their endings, of languages without them in CLDR's rules.
+_ORDINALS: Mapping[str, tuple[str, str]] = {
+    "cs": (
+        "prvn druh třet čtvrt pát šest sedm osm devát desát jedenáct dvanáct třináct čtrnáct"
+        " patnáct šestnáct sedmnáct osmnáct devatenáct dvacát třicát",
+        "ý á é ého ém ou í ího ím",
+    ),
+    "pl": (
+        "pierwsz drug trzec czwart piąt szóst siódm ósm dziewiąt dziesiąt jedenast dwunast"
+        " trzynast czternast piętnast szesnast siedemnast osiemnast dziewiętnast dwudziest"
+        " trzydziest",
+        "y a ą ego ej ym i ia ią iego iej im",
+    ),
+    "sk": (
+        "prv druh tret štvrt piat šiest siedm ôsm deviat desiat jedenást dvanást trinást štrnást"
+        " pätnást šestnást sedemnást osemnást devätnást dvadsiat tridsiat",
+        "ý y á a ia ej ého eho ieho om ú u iu",
+    ),
+    "uk": (
+        "перш друг трет четверт п'ят шост сьом восьм дев'ят десят одинадцят дванадцят тринадцят"
+        " чотирнадцят п'ятнадцят шістнадцят сімнадцят вісімнадцят дев'ятнадцят двадцят тридцят",
+        "ий а у е ого ої ій ому ім я ю є ього ьої ьому",
+    ),
 }
 _RELATIVE = {
     "0 day ago": "today",
@@ -127,15 +211,16 @@ class Lexicon:
     """A language's phrases, folded, with single spaces.
 
     `meanings` has the English for each phrase, `stems` for the stems of its words; `numbers` the
-    values of number words, and `joints` the words between them, such as "und". `longest` is the
-    largest number of words (or characters, if there are no spaces) in a phrase; `is_year_first`
-    says in which order numeric dates are written.
+    values of number words, `scales` those that multiply, such as "hundert", and `joints` the words
+    between them, such as "und". `longest` is the largest number of words (or characters, if there
+    are no spaces) in a phrase; `is_year_first` says in which order numeric dates are written.
     """
 
     language: str
     meanings: Mapping[str, str]
     stems: Mapping[str, str]
-    numbers: Mapping[str, int]
+    numbers: Mapping[str, float]
+    scales: tuple[str, ...]
     joints: frozenset[str]
     longest: int
     is_year_first: bool
@@ -147,12 +232,22 @@ class Lexicon:
         return _is_spaced(self.language)
 
 
+def is_scale(number: float) -> bool:
+    """Return whether a number multiplies the one before it: a hundred, a thousand and so on."""
+    return number >= 100 and str(number).strip("0") == "1"
+
+
 def _is_spaced(language: str) -> bool:
     return language not in _UNSPACED | ATTACHED
 
 
 def folded(text: str, language: str) -> str:
-    """Return a folded text; in Vietnamese, whose words differ by them, with its marks."""
+    """Return a folded text; in Vietnamese, whose words differ by them, with its marks.
+
+    In Arabic, the ending of the accusative, whose mark would be lost, isn't kept: "ألفًا" is "ألف".
+    """
+    if language == "ar":
+        text = text.replace("اً", "").replace("ًا", "")
     return unicodedata.normalize("NFC", text.casefold()) if language == "vi" else fold(text)
 
 
@@ -182,6 +277,7 @@ def lexicon_of(language: str) -> Lexicon | None:
         meanings,
         stems if is_spaced else {},
         numbers,
+        tuple(word for word, number in numbers.items() if is_scale(number)),
         _joints(language, numbers, is_spaced),
         min(max(sizes), 12),
         infos[0].get("date_order", "").startswith("Y"),
@@ -230,7 +326,7 @@ def _languages_of_date_words() -> Mapping[str, Collection[str]]:
 def _meanings(
     language: str,
     infos: Sequence[Mapping[str, Any]],
-    numbers: dict[str, int],
+    numbers: dict[str, float],
     stem: Callable[[str], str],
 ) -> dict[str, str]:
     """Return the English for each phrase of a language, and add to its number words."""
@@ -251,15 +347,15 @@ def _meanings(
         _add_names(info, add, language)
         _add_relative(info, add)
         _add_marks(info, add, language)
-    for meaning, phrases in _ADDITIONS.get(language, {}).items():
-        add(phrases, meaning)
+    _add_additions(language, numbers, add)
     if is_spaced:
         _add_directions(infos, add, stem)
     else:
         _add_directed_weekdays(infos, add)
     for info in infos:
         for phrase, text in _literals(info):
-            if key_of(folded(phrase, language), is_spaced=is_spaced) not in meanings:
+            key = key_of(folded(phrase, language), is_spaced=is_spaced)
+            if key not in meanings and not numbers.keys() & key.split():
                 add([phrase], _restated(folded(text, language), meanings, is_spaced))
     return {  # units first, to follow their number
         key: " , ".join(sorted(meanings_of_key, key=lambda meaning: not meaning.endswith("s")))
@@ -275,6 +371,13 @@ def _infos(language: str) -> Iterator[Mapping[str, Any]]:
         with suppress(ModuleNotFoundError):
             module = importlib.import_module(f"dateparser.data.date_translation_data.{name}")
             yield module.info
+
+
+def _add_additions(language: str, numbers: Mapping[str, float], add: _Add) -> None:
+    for meaning, phrases in _ADDITIONS.get(language, {}).items():
+        add(phrases, meaning)
+    for phrase, mark in phrases_of(language, numbers, is_spaced=_is_spaced(language)):
+        add([phrase], mark)
 
 
 def _add_names(info: Mapping[str, Any], add: _Add, language: str) -> None:
@@ -413,13 +516,13 @@ def _restated(text: str, meanings: Mapping[str, Iterable[str]], is_spaced: bool)
     )
 
 
-def _numbers(language: str) -> dict[str, int]:
+def _numbers(language: str) -> dict[str, float]:
     """Return the values of a language's number words, ordinals included."""
     spell = _speller(language)
     is_spaced = _is_spaced(language)
-    words: dict[str, int] = {}
+    words: dict[str, float] = {}
 
-    def add(text: str, number: int) -> None:
+    def add(text: str, number: float) -> None:
         key = key_of(text, is_spaced=is_spaced)
         if key and not any(map(str.isdigit, key)):
             words.setdefault(key, number)
@@ -427,12 +530,27 @@ def _numbers(language: str) -> dict[str, int]:
     for number in _SMALL:
         for text in spell(number).values():
             add(text, number)
-            if language == "ar" and number < 10:
+            if language == "ar" and number <= 10:
                 add(text.removesuffix("ة"), number)  # as before feminine nouns
+            elif language == "ar" and text.endswith("ون"):
+                add(f"{text.removesuffix('ون')}ين", number)  # the accusative
     for scale in _SCALES:
         for text, number in _scale_words(spell, scale):
             add(text, number)
+    for text, value in _more_words(language):
+        add(folded(text, language), value)
     return words
+
+
+def _more_words(language: str) -> Iterator[tuple[str, float]]:
+    """Yield number words that CLDR's rules don't have."""
+    for fraction, forms in FRACTIONS.get(language, {}).items():
+        for form in forms:
+            yield form, fraction
+    stems, endings = _ORDINALS.get(language, ("", ""))
+    for number, beginning in zip((*range(1, 21), 30), stems.split(), strict=False):
+        for ending in endings.split():
+            yield f"{beginning}{ending}", number
 
 
 def _scale_words(spell: Callable[[int], dict[str, str]], scale: int) -> Iterator[tuple[str, int]]:
@@ -472,7 +590,7 @@ def _speller(language: str) -> Callable[[int], dict[str, str]]:
     return spell
 
 
-def _joints(language: str, numbers: Mapping[str, int], is_spaced: bool) -> frozenset[str]:
+def _joints(language: str, numbers: Mapping[str, float], is_spaced: bool) -> frozenset[str]:
     """Return the words that stand between number words, such as "et"."""
     if not is_spaced:
         return frozenset()

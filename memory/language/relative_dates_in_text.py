@@ -45,6 +45,9 @@ _NEAR = re.compile(
     r"(?P<unit>week|weekend|month|year|spring|summer|autumn|fall|winter)\b",
     FLAGS,
 )
+_SECOND_NEAR = re.compile(
+    r"\b(?P<unit>week|month|year)\s+(?P<which>after\s+next|before\s+last)\b", FLAGS
+)
 _WEEKDAY = re.compile(
     r"\b(?:(?P<which>next|this|last|coming|past|previous|following)\s+)?"
     rf"(?P<day>{'|'.join(sorted(WEEKDAYS, key=len, reverse=True))})s?\b",
@@ -195,7 +198,18 @@ def add_relative_dates(text: str, today: datetime.date, moments: Said) -> None: 
                 for day in _week(today, step):
                     moments.days.add(day)
                     moments.months.add((day.year, day.month))
+    weeks = []
+    for match in _SECOND_NEAR.finditer(text):
+        sign = 1 if match["which"].lower().startswith("after") else -1
+        if match["unit"].lower() == "week":
+            weeks.append(2 * sign)
+            moments.days.update(_week(today, 2 * sign))
+        else:
+            _add_distance(today, "2", match["unit"], sign, moments)
     for match in _WEEKDAY.finditer(text):
+        for step in weeks:
+            weekday = WEEKDAYS[match["day"].lower()]
+            moments.days.update(_away(today, 7 * step + weekday - today.weekday()))
         which = match["which"] or ("far" if far else "")
         moments.days.update(_weekdays(today, WEEKDAYS[match["day"].lower()], which))
     for match in _EDGE.finditer(text):

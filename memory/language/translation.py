@@ -20,15 +20,18 @@ from memory.language.lexicon import (
     LAST,
     MARKS,
     MIN_STEMMED,
+    MINUTE,
     NEXT,
     PAST_AFTER,
     PAST_OF,
     SHORT,
     Lexicon,
     folded,
+    is_scale,
     key_of,
     lexicon_of,
 )
+from memory.language.parts_of_hours import AFTER, OF, clock
 from memory.language.relative_dates_in_text import WEEKDAYS
 
 # Only this much of a text is translated.
@@ -36,6 +39,12 @@ MAX_CHARACTERS = 20_000
 MAX_WORDS = 6  # in a phrase
 
 _INDIC = "\u0900-\u0963\u0981-\u0dff"  # letters and the vowel signs that belong to them
+# Years and the like in Chinese characters, one for each digit
+_HAN_DIGITS = str.maketrans("〇零一二三四五六七八九", "00123456789")
+# What is attached to an hour: Hungarian "nyolckor" (at eight), Turkish "sekize" (to eight)
+_ENDINGS = {"hu": re.compile("kor$"), "tr": re.compile("(?:[dt][ae]n?|y?[aeiu])$")}
+_DIGIT_BY_DIGIT = re.compile("[〇零一二三四五六七八九]{3,}")
+_DIGITS = re.compile(r"\d{1,12}(?:[.,]\d{1,2})?(?![\d.,])")
 _TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|(?:[^\W\d_]|[{_INDIC}])+")
 _UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 
@@ -68,9 +77,31 @@ _CLOCK = re.compile(
 )
 # A bare hour after a short word, such as "um 8", "a las 8" or "в 8".
 _AT = re.compile(
-    r"(?<=\s)((?!at\b|may\b)[^\W\d]{1,3}\s{1,3})(\d{1,2})"
+    r"(?<!\d\s)(?<=\s)((?!at\b|may\b)[^\W\d]{1,3}\s{1,3})(\d{1,2})"
     rf"(?!\d|[:.,/%-]\d|{_NEAR}[^\W\d{MARKS}]|{_NEAR}[{MARKS}€$£¥%])"
 )
+# A part of an hour or of anything else beside a number, such as "half", with the minutes it means.
+_OF_CLOCK = rf"[{HOUR}{MINUTE}\s]{{0,9}}"
+_HOURS = r"(?<![\d.,:])(?P<hours>\d{1,12})(?![\d:]|[.,]\d)"
+_UNIT = rf"(?:(?:day|week|month|year)s|[^\W\d]{{1,2}}|\s(?!{_MONTH})[^\W\d]{{2,12}}(?=\s))?"
+_PART_OF = re.compile(rf"{OF}(?P<part>[+-]\d++){_OF_CLOCK}{_HOURS}{_OF_CLOCK}")
+_PART_AFTER = re.compile(
+    rf"(?:{_HOURS}{_OF_CLOCK}{_UNIT}|(?<!\d)(?<!\d\s){HOUR}){_OF_CLOCK}"
+    rf"{AFTER}(?P<part>[+-]\d++){_OF_CLOCK}(?:(?P<scale>10{{2,12}})(?!\d))?"
+)
+_MINUTES_OF = re.compile(
+    rf"{OF}-(?!\d){_OF_CLOCK}(?P<minutes>\d{{1,2}}(?=[{HOUR}{MINUTE}\s])|\d(?=\d(?!\d))){_OF_CLOCK}"
+    rf"(?P<hours>\d{{1,2}})(?![\d:.,]){_OF_CLOCK}"
+)
+_MINUTES_BEFORE = re.compile(
+    rf"(?<![\d.,:])(?P<minutes>\d{{1,2}}){_OF_CLOCK}{OF}-(?!\d){_OF_CLOCK}"
+    rf"(?P<hours>\d{{1,2}})(?![\d:.,]){_OF_CLOCK}"
+)
+_MINUTES_AFTER = re.compile(
+    rf"{_HOURS}{_OF_CLOCK}[{OF}{AFTER}]-(?!\d){_OF_CLOCK}(?P<minutes>\d{{1,2}})(?!\d)"
+)
+_HALF_HOUR = re.compile(rf"(?<![\d.,:])(?P<hours>\d{{1,2}})\.5{_NEAR}{HOUR}")
+_NO_PART = re.compile(rf"[{OF}{AFTER}](?P<part>[+-]\d*)")
 _DAY_OF_MONTH = re.compile(
     rf"\b(\d{{1,2}})[^\s\d]{{0,3}}{_NEAR}(?:[^\W\d]{{1,3}}\s{{1,3}})?({_MONTH})\b"
     rf"(?:\s{{1,3}}(?:[^\W\d]{{1,4}}\s{{1,3}})?{_YEAR})?"
@@ -110,13 +141,20 @@ def in_english(text: str) -> Iterator[str]:
             yield restated(text, lexicon)
 
 
+def _in_digits(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:.12g}"
+
+
 def restated(text: str, lexicon: Lexicon) -> str:
     """Return a text in a lexicon's language with its dates, times and numbers in English."""
     text = _SHORT_NAME.sub(
         lambda match: match[0] if _knows(lexicon, match[0]) else " ",
         folded(text, lexicon.language),
     )
+    if lexicon.is_year_first:
+        text = _DIGIT_BY_DIGIT.sub(lambda match: match[0].translate(_HAN_DIGITS), text)
     text = _SHORT_MONTH.sub(_short_month, _with_marks(text, lexicon)).replace(SHORT, "")
+    text = _with_parts(re.sub(" {2,}", " ", text))
     text = _NEXT.sub(lambda match: f" next {match['period'] or match['period_']} ", text)
     text = _LAST.sub(lambda match: f" last {match['period'] or match['period_']} ", text)
     text = _PAST.sub(lambda match: f" {_length(match)} ago ", text)
@@ -137,6 +175,38 @@ def _short_month(match: re.Match[str]) -> str:
     return match[0] if match["before"] else " "
 
 
+def _with_parts(text: str) -> str:
+    """Return a text with the times and numbers for its marks of parts of hours.
+
+    "Sept heures et demie" is read as both 7:30 and 7.5 hours.
+    """
+    for minutes_to in (_MINUTES_BEFORE, _MINUTES_OF, _MINUTES_AFTER):
+        text = minutes_to.sub(_minutes_to, text)
+    text = _PART_OF.sub(_with_part, _PART_AFTER.sub(_with_part, text))
+    text = _HALF_HOUR.sub(lambda match: f" {clock(60 * int(match[1]) + 30)} , {match[1]}.5 ", text)
+    return _NO_PART.sub(lambda match: " half " if match["part"] == "-30" else " ", text)
+
+
+def _minutes_to(match: re.Match[str]) -> str:
+    hours, minutes = int(match["hours"]), int(match["minutes"])
+    if len(match["minutes"]) == 1 and match.end("minutes") == match.start("hours"):
+        minutes *= 10  # "twenty six" was read as one number
+    return f" , {clock(60 * hours - minutes)} , "
+
+
+def _with_part(match: re.Match[str]) -> str:
+    hours, minutes = int(match["hours"] or 1), int(match["part"])
+    if hours > 24 and minutes in (-30, -45):
+        return match[0]  # no hour
+    unit = 1
+    if hours >= 1000:  # the scale that is halved: "dos millones y medio"
+        zeros = len(str(hours)) - len(str(hours).rstrip("0"))
+        unit = 10 ** (zeros if match[0][0] == OF else zeros // 3 * 3)
+    number = (hours + unit * minutes / 60) * int(match.groupdict().get("scale") or 1)
+    times = f"{clock(60 * hours + minutes)} , " if match["hours"] and hours <= 24 else ""
+    return f" , {times}{_in_digits(number)} , "
+
+
 def _length(match: re.Match[str]) -> str:
     return f"{match['count'] or match['count_'] or 1} {match['unit'] or match['unit_']}s"
 
@@ -149,12 +219,12 @@ def _with_marks(text: str, lexicon: Lexicon) -> str:
     """Return a folded text with its phrases replaced by their meanings, and its number words."""
     ends = _ends(text, lexicon)
     pieces: list[str] = []
-    numbers: list[int] = []  # the number words just read
+    numbers: list[float] = []  # the number words just read
     position = copied = 0
 
     def flush() -> None:
         if numbers:
-            pieces.append(f" {_value(numbers)} ")
+            pieces.append(f" {_in_digits(_value(numbers))} ")
             numbers.clear()
 
     while position < len(text):
@@ -198,11 +268,13 @@ def _ends(text: str, lexicon: Lexicon) -> dict[int, Sequence[int]]:
 
 def _phrase(
     text: str, start: int, ends: Sequence[int], lexicon: Lexicon
-) -> tuple[str, list[int], int]:
+) -> tuple[str, list[float], int]:
     """Return the meaning of the longest phrase, the parts of its number, and where it ends.
 
     A phrase may be both: French "sept" is 7, and September.
     """
+    if ends and (in_digits := _digits(text, start, lexicon)):
+        return "", *in_digits
     for end in ends:
         phrase = text[start:end]
         if phrase[-1].isspace():
@@ -222,17 +294,37 @@ def _phrase(
 
 
 def _forms(key: str, lexicon: Lexicon) -> Sequence[str]:
-    """Return the phrase, in Hebrew and Arabic also without a letter that is a word before it."""
+    """Return the phrase, in Hebrew and Arabic also without a letter that is a word before it.
+
+    In Hungarian, "nyolckor" is also "nyolc" (at eight); in Turkish, "sekize" is "sekiz" (to eight).
+    """
+    if ending := _ENDINGS.get(lexicon.language):
+        return (key, ending.sub("", key))
     if lexicon.language in ("he", "ar") and len(key) > 3:
         return (key, key[1:])
     return (key,)
 
 
-def _parts(word: str, lexicon: Lexicon) -> list[int]:
+def _digits(text: str, start: int, lexicon: Lexicon) -> tuple[list[float], int] | None:
+    """Return a number in digits, and its end, if a number word goes on with it: "3,5 Millionen"."""
+    digits = _DIGITS.match(text, start)
+    if digits is None:
+        return None
+    end = digits.end()
+    if lexicon.is_spaced:
+        word = _TOKEN.match(text, end + 1)
+        is_part = text[end : end + 1].isspace() and word is not None and word[0] in lexicon.scales
+    else:
+        is_part = text.startswith(lexicon.scales, end) or text[:start].endswith(lexicon.scales)
+    number = digits[0].replace(",", ".")
+    return ([int(number) if number.isdecimal() else float(number)], end) if is_part else None
+
+
+def _parts(word: str, lexicon: Lexicon) -> list[float]:
     """Return the numbers that a compound such as "zweitausendfünfhundert" is made of."""
     if len(word) < 5 or len(word) > 60:
         return []
-    best: list[list[int] | None] = [None] * len(word) + [[]]
+    best: list[list[float] | None] = [None] * len(word) + [[]]
     for start in range(len(word) - 1, -1, -1):
         for end in range(len(word), start + 1, -1):
             rest, part = best[end], word[start:end]
@@ -249,32 +341,30 @@ def _parts(word: str, lexicon: Lexicon) -> list[int]:
     return best[0] or []
 
 
-def _ends_in_number(between: str, numbers: Sequence[int]) -> bool:
+def _ends_in_number(between: str, numbers: Sequence[float]) -> bool:
     return between[-1:].isdigit() or (bool(numbers) and not between.strip())
 
 
-def _continues(numbers: Sequence[int], between: str, more: Sequence[int], lexicon: Lexicon) -> bool:
+def _continues(
+    numbers: Sequence[float], between: str, more: Sequence[float], lexicon: Lexicon
+) -> bool:
     """Return whether a number word continues a number: "two hundred", but not "two three"."""
     last, first = numbers[-1], more[0]
     if between and between not in lexicon.joints:
         return False
     if between and last < 10 and first in range(20, 100, 10):
         return True  # Arabic and Danish say the units first
-    if _is_scale(first):
+    if is_scale(first):
         return True
-    return _is_scale(last) or last % 10 ** len(str(first)) == 0 < last
+    return is_scale(last) or last % 10 ** len(str(first)) == 0 < last
 
 
-def _is_scale(number: int) -> bool:
-    return number >= 100 and str(number).strip("0") == "1"
-
-
-def _value(numbers: Sequence[int]) -> int:
+def _value(numbers: Sequence[float]) -> float:
     """Return the number that the words make up: each scale multiplies what is smaller before it."""
-    stack: list[int] = []
+    stack: list[float] = []
     for number in numbers:
-        if _is_scale(number) or (number == 10 and stack and stack[-1] < 10 and len(stack) > 1):
-            factor = 0
+        if is_scale(number) or (number == 10 and stack and stack[-1] < 10 and len(stack) > 1):
+            factor: float = 0
             while stack and stack[-1] < number:
                 factor += stack.pop()
             stack.append(number * (factor or 1))

@@ -75,6 +75,37 @@ def test_other_values_are_refused(text: str, value: Value) -> None:
     assert is_refused(text, value)
 
 
+@pytest.mark.parametrize(
+    ("text", "true", "false"),
+    [
+        ("Übernächste Woche fängt es an.", datetime.date(2026, 3, 16), datetime.date(2026, 3, 10)),
+        ("La semana que viene empiezo.", datetime.date(2026, 3, 9), datetime.date(2026, 3, 17)),
+        ("再来月に結婚します。", PartialDate("2026-05"), PartialDate("2026-04")),
+        ("وصل الطرد أول أمس.", datetime.date(2026, 3, 2), datetime.date(2026, 3, 3)),
+        ("两个星期前我发烧了。", datetime.date(2026, 2, 18), datetime.date(2026, 2, 25)),
+        ("दो हफ़्ते पहले मुझे बुख़ार था।", datetime.date(2026, 2, 18), datetime.date(2026, 2, 25)),
+        ("열흘 후에 부산에 가요.", datetime.date(2026, 3, 14), datetime.date(2026, 3, 11)),
+        ("Pierwszego listopada jedziemy.", PartialDate("2026-11-01"), PartialDate("2026-11-02")),
+        ("دفعت ألفاً ومئتين وخمسين ديناراً.", 1250, 2000),
+        ("Я заплатив тисячу двісті п'ятдесят гривень.", 1250, 250),
+        ("家は1億2千万円です。", 120_000_000, 100_000_000),
+        ("गाड़ी डेढ़ लाख रुपये की है।", 150_000, 100_000),
+        ("Das Haus kostet 3,5 Millionen Euro.", 3_500_000, 35),
+        ("Ich brauche ein Dutzend Eier.", 12, 20),
+        (
+            "女儿二零一九年二月二十三日出生。",
+            datetime.date(2019, 2, 23),
+            datetime.date(2018, 2, 23),
+        ),
+    ],
+)
+def test_what_a_phrase_says_as_a_whole_counts_and_no_part_of_it(
+    text: str, true: Value, false: Value
+) -> None:
+    assert not is_refused(text, true)
+    assert is_refused(text, false)
+
+
 def test_english_is_read_without_other_languages() -> None:
     assert languages_of("I fly to Rome on the first Friday of next month.") == ("en",)
     assert not list(in_english("I fly to Rome on the first Friday of next month."))
