@@ -58,6 +58,8 @@ _DIGIT = re.compile("[0-9]")
 # Maximum number of characters in a word; no real word is longer. Only the beginning of a longer
 # string is matched.
 _LONGEST = 64
+# Languages without a stemmer, with the one whose endings are most like theirs.
+_ENDINGS_LIKE = {"hr": "sr", "sk": "cs", "sl": "sr", "uk": "ru"}
 # Shorter stems of names are shared by too many other words.
 MIN_STEM_OF_NAME = 4
 
@@ -74,11 +76,12 @@ def terms_by_language(text: str) -> tuple[list[str], list[str]]:
     a single word: those of `terms`.
     """
     language = language_of(text)
-    if language not in STEMMED or language == "en":
+    endings = _ENDINGS_LIKE.get(language, language)
+    if endings not in STEMMED or endings == "en":
         return terms(text), []
     ignored = function_words(language)
     words = [word for word in _words(text, keep_accents=True) if word not in ignored]
-    stems = [_term(word, language) for word in words]
+    stems = [_term(word, endings) for word in words]
     return stems, [term for word in words if (term := _term(_bare(word))) not in stems]
 
 
