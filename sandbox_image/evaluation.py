@@ -46,6 +46,7 @@ from .uac import (
     protocol,
     reckoning,
     records,
+    trust_of,
     user_zone,
 )
 from .uac.alerts import Alert, TooManyAlertsError, info
@@ -72,6 +73,7 @@ HELPERS = {
     "has_lapsed": has_lapsed,
     "hours_between": hours_between,
     "original_data": original_data,
+    "trust_of": trust_of,
     "user_zone": user_zone,
 }
 

@@ -24,7 +24,14 @@ from memory.kernel.users import final
 from memory.kernel.work import leases
 from memory.kernel.work.hints import hint
 from memory.log import copies, entry_log, lanes
-from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import (
+    PAYLOAD_FIELDS,
+    EntryKind,
+    EntryOutcome,
+    LogEntry,
+    Outcome,
+    Trust,
+)
 from memory.log.models.merges import CopiedEntries, Merge
 from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
@@ -244,6 +251,7 @@ def _draft(
         kind=EntryKind(entry.kind),
         occurred_at=entry.occurred_at,
         derived_from=[became[seq] for seq in entry.derived_from if seq in became],
+        trust=Trust(entry.trust),
         **payload,
     )
 

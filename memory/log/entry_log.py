@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from django.contrib.postgres.aggregates import StringAgg
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import F, Func, IntegerField, Q, TextField
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast, Coalesce, Left
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -24,13 +25,25 @@ from memory.kernel.users import refuse_merged
 from memory.kernel.work.hints import hint
 from memory.log import batching, content_policy
 from memory.log.lanes import KINDS
-from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import (
+    PAYLOAD_FIELDS,
+    EntryKind,
+    EntryOutcome,
+    LogEntry,
+    Outcome,
+    Trust,
+)
 from memory.project import RecordEntry
 from memory.project.names import DEFAULT_DOMAIN
 from sandbox_image.uac.records import LAPSES_AFTER
 
 # In the data of a fact or correction, the last day on which it holds.
 VALID_UNTIL = "valid_until"
+# The roles, as chat SDKs name them, of messages that the person did not write.
+_TRUST_OF_ROLES = {
+    **dict.fromkeys(("assistant", "model", "ai"), Trust.MODEL),
+    **dict.fromkeys(("tool", "function", "system", "developer"), Trust.TOOL),
+}
 _announce: Callable[[MemoryUser, Sequence[LogEntry]], None] = later(
     "memory.recall.search.announcing:appended"
 )
@@ -82,7 +95,10 @@ WHERE id = %(user)s
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """An entry to be appended to the log. `occurred_at` is timezone-aware; None means now."""
+    """An entry to be appended to the log.
+
+    `occurred_at` is timezone-aware; None means now. Without `trust`, the role decides.
+    """
 
     kind: EntryKind
     occurred_at: datetime.datetime | None = None
@@ -95,6 +111,7 @@ class Draft:
     agent_id: str | None = None
     idempotency_key: str | None = None
     derived_from: Sequence[int] = field(default=())
+    trust: Trust | None = None
     source: str | None = None  # set only for a copy: the source of the original entry
 
 
@@ -313,6 +330,7 @@ def _entry(
         "occurred_at": draft.occurred_at or given_time or now,
         "recorded_at": now,
         "derived_from": list(draft.derived_from),
+        "trust": draft.trust or _TRUST_OF_ROLES.get((draft.role or "").lower(), Trust.USER),
         **{name: getattr(draft, name) for name in PAYLOAD_FIELDS},
         "source": source if draft.source is None else draft.source,
         "key_hash": _hash_of_key(user, draft.idempotency_key) if draft.idempotency_key else None,
@@ -344,12 +362,16 @@ def _as_json(value: Any) -> Any:
 
 
 def says_the_same(entry: LogEntry, draft: Draft) -> bool:
-    """Return whether a draft repeats this entry; a draft without a timestamp matches any."""
+    """Return whether a draft repeats this entry.
+
+    A draft without a timestamp, or without a trust class, matches any.
+    """
     same_time = draft.occurred_at is None or draft.occurred_at == entry.occurred_at
     names = [name for name in PAYLOAD_FIELDS if name != "source"]
     return (
         same_time
         and entry.kind == draft.kind
+        and draft.trust in (None, entry.trust)
         and list(entry.derived_from) == list(draft.derived_from)
         and canonical_json([getattr(entry, name) for name in names])
         == canonical_json([getattr(draft, name) for name in names])
@@ -364,9 +386,12 @@ def payload_hash(entry: LogEntry) -> bytes:
 def payload(entry: LogEntry) -> bytes:
     """Return the entry's payload, from which its payload hash is computed.
 
-    Its length in bytes also serves as the entry's size.
+    Its length in bytes also serves as the entry's size. The person's own entries do not name their
+    class, so the hashes of entries older than the column `trust` stay valid.
     """
-    return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
+    trust = {} if entry.trust == Trust.USER else {"trust": entry.trust}
+    payload_fields = {name: getattr(entry, name) for name in PAYLOAD_FIELDS}
+    return canonical_json({**payload_fields, **trust}).encode()
 
 
 def _salted(entry: LogEntry, text: bytes) -> bytes:
@@ -480,6 +505,24 @@ def corrections(
     newest = rows.annotate(original=F("derived_from__0"))
     newest = newest.order_by("original", "-seq").distinct("original")
     return {stated_in(entry): entry for entry in newest}
+
+
+def least_trusted(classes: Iterable[str]) -> Trust:
+    """Return the class of what rests on entries of these classes; without any, the person's."""
+    order = list(Trust)
+    return max(map(Trust, classes), key=order.index, default=Trust.USER)
+
+
+def classes_in(user: MemoryUser, seqs: Collection[int]) -> dict[int, Trust]:
+    """Return the classes of those of these entries that are not the person's own."""
+    others = LogEntry.objects.filter(user=user, seq__in=seqs).exclude(trust=Trust.USER)
+    return {seq: Trust(trust) for seq, trust in others.values_list("seq", "trust")}
+
+
+def classes_of(user: MemoryUser) -> str:
+    """Return where the user's entries come from: the first letter of each one's class, in order."""
+    letters = StringAgg(Left("trust", 1), "", order_by="seq")
+    return LogEntry.objects.filter(user=user).aggregate(letters=letters)["letters"] or ""
 
 
 def valid_until(entry: LogEntry) -> datetime.date | None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from sandbox_image.uac.records import ENTRY_CLASSES
+
+# In sandboxes alone: where the user's entries come from, for `uac.trust_of`.
+CLASSES_PATH = f"{ENTRY_CLASSES}.py"
+
 
 def holds_records(path: str) -> bool:
     """Return whether the file holds a domain's records."""
@@ -19,9 +24,10 @@ def domain_name(path: str) -> str:
 def is_code(path: str) -> bool:
     """Return whether the file is code that somebody wrote: a schema, a constraint or a test.
 
-    The manifest and the files that hold records are generated from data and contain no logic.
+    The manifest and the files that hold records or the classes of entries are generated from data
+    and contain no logic.
     """
-    return not holds_records(path) and path != "manifest.py"
+    return not holds_records(path) and path not in ("manifest.py", CLASSES_PATH)
 
 
 # The directory where workspace constraints appear, next to the files of a user's project.

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -26,7 +26,7 @@ from memory.alerts.models.alerts import Alert
 from memory.constraints import applicability
 from memory.constraints.constraint_sources import collections_read, may_be_critical
 from memory.log import entry_log
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.entries import EntryKind, LogEntry, Trust
 from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, spaced
 from memory.project.outline import Collection as Stored
@@ -137,11 +137,14 @@ class Context:
         return sorted({seq for part in self.parts for seq in part.entries})
 
 
-def compose(snapshot: KnownState, question: Question, tokens: int) -> Context:
+def compose(
+    snapshot: KnownState, question: Question, tokens: int, trust: Collection[Trust] = tuple(Trust)
+) -> Context:
     """Compose the context for a question from what is (or was) known about a user.
 
     If the question is empty, the context consists of the manifest and the open alerts only. The
     context takes up at most `tokens` tokens; lines that don't fit are left out and counted.
+    Records, facts and messages whose class is not among `trust` are left out.
     """
     room = FILLED * tokens - cost_of_line(PREAMBLE)
     if room <= 0:
@@ -166,6 +169,7 @@ def compose(snapshot: KnownState, question: Question, tokens: int) -> Context:
             snapshot.user,
             about,
             top_k=max(MAX_HITS, tokens // TOKENS_PER_HIT),
+            where=None if {*trust} == {*Trust} else Q(trust__in=trust),
             up_to=None if snapshot.is_now else snapshot.seq,
             outline=outline if snapshot.is_now else None,
         )
@@ -174,7 +178,7 @@ def compose(snapshot: KnownState, question: Question, tokens: int) -> Context:
         facts = _format_entries(snapshot, results.hits, CorpusName.FACTS)
         valid = [line for line in facts if not _is_over(_last_day_of_entry(line), snapshot)]
         archive = _format_entries(snapshot, results.hits, CorpusName.ARCHIVE)
-        parts[2:] = _relevant_parts(about, kind, valid, archive, records, left)
+        parts[2:] = _relevant_parts(about, kind, valid, archive, records, left, trust)
         lapsed = records.lapsed + len(facts) - len(valid)
     text = stable + "".join(part.text for part in parts[2:])
     return Context(text, len(stable), parts, snapshot, question, meaning, lapsed)
@@ -195,12 +199,17 @@ def _relevant_parts(
     archive: Sequence[Line],
     records: "_Records",
     room: float,
+    trust: Collection[Trust],
 ) -> Iterator[ContextPart]:
     """Yield the parts with the records, facts and messages that are relevant to the question."""
+    facts, archive, needed, others, further = (
+        [line for line in lines if line.trust in trust]
+        for lines in (facts, archive, records.needed, records.others, records.further)
+    )
     term_weights = question.weights()
-    title, lines = "Records that may matter", [*records.needed, *records.others]
+    title, lines = "Records that may matter", [*needed, *others]
     # Records that somebody's safety may depend on are allotted room before facts and messages.
-    reserved = pack(title, records.needed, room, term_weights).tokens
+    reserved = pack(title, needed, room, term_weights).tokens
     if kind in TIMELINE_LINE:
         state = pack(title, lines, reserved + (room - reserved) * TIMELINE_STATE, term_weights)
         yield _part("state", state, records.unread)
@@ -216,8 +225,8 @@ def _relevant_parts(
     shares = LIST_SHARES if kind == QuestionKind.LIST else SHARES
     packed = share_out(groups, shares, room, term_weights, {"state": reserved})
     rest = room - sum(one.tokens for one in packed.values())
-    if records.further and packed["state"].is_whole and rest >= WORTH_IT:
-        lines = [*lines, *records.further]
+    if further and packed["state"].is_whole and rest >= WORTH_IT:
+        lines = [*lines, *further]
         packed["state"] = pack(title, lines, packed["state"].tokens + rest, term_weights)
     for name in groups:
         unread = records.unread if name == "state" else 0
@@ -280,9 +289,17 @@ def _format_entries(snapshot: KnownState, hits: Sequence[Hit], corpus: CorpusNam
             else [(hit.score, (0, len(entry.content or "")))]
         )
         cited = [entry.seq, *entry.derived_from]
-        about = f"({day}, {who})" if who else f"({day})"
-        lines[entry.seq] = Line(about, cited=cited, entry=entry, passages=passages)
+        trust = Trust(entry.trust)
+        # If it is a model, who said it says so already.
+        origin = "" if who and trust == Trust.MODEL else _origin(trust)
+        about = f"({', '.join(filter(None, [str(day), who, origin]))})"
+        lines[entry.seq] = Line(about, cited=cited, entry=entry, passages=passages, trust=trust)
     return list(lines.values())
+
+
+def _origin(trust: Trust) -> str:
+    """Return the mark of what the person did not say, for a line of the context."""
+    return "" if trust == Trust.USER else f"from {trust.label}"
 
 
 @dataclass(frozen=True)
@@ -358,8 +375,19 @@ def _records(
             elif (domain, name) in chosen:
                 is_close = is_list or rank < MAX_RECORDS
                 (others if is_close else further).append((weights[index], line))
-    lines = (_best_first(needed), _best_first(others), _best_first(further))
-    return _Records(*lines, unread, lapsed)
+    lines = [_best_first(needed), _best_first(others), _best_first(further)]
+    cited = {seq for line in chain(*lines) for seq in line.cited}
+    classes = entry_log.classes_in(snapshot.user, cited)
+    first, second, third = ([_classified(line, classes) for line in one] for one in lines)
+    return _Records(first, second, third, unread, lapsed)
+
+
+def _classified(line: Line, classes: Mapping[int, Trust]) -> Line:
+    """Return the line of a record with the class of the entries that it cites, and marked by it."""
+    trust = entry_log.least_trusted(classes[seq] for seq in line.cited if seq in classes)
+    if trust == Trust.USER:
+        return line
+    return replace(line, about=f"{line.about} ({_origin(trust)})", trust=trust)
 
 
 def _best_first(lines: Sequence[tuple[float, Line]]) -> list[Line]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from memory.log.models.entries import LogEntry
+from memory.log.models.entries import LogEntry, Trust
 from memory.recall.cutting import in_sentences, shortened
 from memory.recall.search.documents import text_of
 from memory.recall.search.excerpts import GAP, SHORT_GAP, read_passage
@@ -27,6 +27,7 @@ class Line:
 
     Of a long entry, only the passages that were found are of interest: `passages` are these with
     their scores. If `is_one` is set, the text is taken or left as a whole.
+    `trust` is the class of what the line rests on.
     """
 
     about: str
@@ -35,6 +36,7 @@ class Line:
     entry: LogEntry | None = None
     passages: Sequence[tuple[float, Passage]] = ()
     is_one: bool = False
+    trust: Trust = Trust.USER
 
     def with_text(self, text: str) -> str:
         """Return the line with this text, ending with the numbers of the cited entries."""

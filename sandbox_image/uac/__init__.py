@@ -3,7 +3,7 @@
 from .alerts import Alert, Severity, critical, info, warning
 from .dates import PartialDate
 from .reckoning import add_months, birthday, full_months, hours_between, user_zone
-from .records import Record, Ref, has_lapsed, original_data
+from .records import Record, Ref, has_lapsed, original_data, trust_of
 
 __all__ = [
     "Alert",
@@ -19,6 +19,7 @@ __all__ = [
     "hours_between",
     "info",
     "original_data",
+    "trust_of",
     "user_zone",
     "warning",
 ]

@@ -2,9 +2,10 @@
 
 import datetime
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Generic, TypeVar, cast, get_args
+from importlib import import_module
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from .dates import PartialDate
 
@@ -38,6 +39,44 @@ def has_lapsed(record: object, today: datetime.date) -> bool:
     last: Any = getattr(record, LAPSES_AFTER, None)
     is_day = isinstance(last, (datetime.date, PartialDate))
     return bool(is_day and not isinstance(last, datetime.datetime) and last < today)
+
+
+TrustClass: TypeAlias = Literal["user", "tool", "document", "model"]
+# Where an entry comes from, from the most to the least trustworthy.
+TRUST_CLASSES: tuple[TrustClass, ...] = ("user", "tool", "document", "model")
+# The module that the server adds to a project whose code uses `trust_of`. Its `CLASSES` has the
+# first letter of each entry's class, in the order of the log.
+ENTRY_CLASSES = "entry_classes"
+_BY_LETTER = {one[0]: one for one in TRUST_CLASSES}
+_given_classes: Mapping[int, TrustClass] | None = None
+
+
+def trust_of(record: Record) -> TrustClass:
+    """Return where a record comes from: "user", "tool", "document" or "model".
+
+    It is the class of the least trusted entry among the record's sources, so "user" means that the
+    person said all of it. In a test, entries are the person's, except those that are given by
+    `run_check(…, trust={3: "document"})`.
+    """
+    return max(map(_class_of, record.sources), key=TRUST_CLASSES.index, default="user")
+
+
+def _class_of(seq: int) -> TrustClass:
+    if _given_classes is not None:
+        return _given_classes.get(seq, "user")
+    try:
+        return _BY_LETTER[import_module(ENTRY_CLASSES).CLASSES[seq - 1]]
+    except (ModuleNotFoundError, LookupError):
+        raise LookupError(f"it is not known where entry {seq} comes from") from None
+
+
+def classify_entries(
+    classes: Mapping[int, TrustClass] | None,
+) -> Mapping[int, TrustClass] | None:
+    """Set the classes of entries, other than "user", in a test; return the previous ones."""
+    global _given_classes
+    previous, _given_classes = _given_classes, classes
+    return previous
 
 
 RecordType = TypeVar("RecordType", bound=Record)
@@ -138,7 +177,7 @@ def _with_item(held: Any, item: Any, raw: object) -> Any:
 
 def _in_state(key: str) -> Iterable[Record]:
     """Yield the records with this key in all domains; used outside of sandboxes."""
-    from importlib import import_module, util  # imported here, since sandboxes don't need them
+    from importlib import util  # imported here, since sandboxes don't need them
     from pkgutil import iter_modules
 
     domains = util.find_spec("domains")

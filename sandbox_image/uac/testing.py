@@ -10,7 +10,7 @@ from typing import NoReturn, get_args
 
 from .alerts import Alert, TooManyAlertsError, room_for
 from .reckoning import live_in
-from .records import Record, resolve_references_with
+from .records import Record, TrustClass, classify_entries, resolve_references_with
 
 
 def run_check(
@@ -19,6 +19,7 @@ def run_check(
     today: datetime.date | None = None,
     now: datetime.datetime | None = None,
     time_zone: str | None = None,
+    trust: Mapping[int, TrustClass] | None = None,
     **state: object,
 ) -> list[Alert]:
     """Run a constraint's check with exactly this state; return the alerts.
@@ -28,16 +29,17 @@ def run_check(
     state. Collections that aren't given are empty; a single record that isn't given raises
     TypeError when it is used. You can also pass state that the constraint doesn't import:
     `Ref.get()` finds records in it. The module is left unchanged. `user_zone()` returns
-    `time_zone`, or else the time zone of `now`, or else UTC. A workspace constraint doesn't import
-    any state; pass the records for its check's parameters by name. Parameters that aren't given get
-    no records. Raises TypeError if `state` contains a name that the constraint neither imports nor
-    takes and that no domain has, if the check takes a `today` or `now` that is missing, or if it
-    yields anything other than alerts.
+    `time_zone`, or else the time zone of `now`, or else UTC. `trust` maps the numbers of entries to
+    their classes: `trust_of()` takes the others for the person's own. A workspace constraint
+    doesn't import any state; pass the records for its check's parameters by name. Parameters that
+    aren't given get no records. Raises TypeError if `state` contains a name that the constraint
+    neither imports nor takes and that no domain has, if the check takes a `today` or `now` that is
+    missing, or if it yields anything other than alerts.
     """
     taken = {name: state.get(name, ()) for name in shapes_taken(module)}
     imported = {name: value for name, value in state.items() if name not in taken}
     zone = time_zone or getattr(getattr(now, "tzinfo", None), "key", None) or "UTC"
-    with _replaced(module, imported, taken), _living_in(zone):
+    with _replaced(module, imported, taken), _living_in(zone), _classified(trust or {}):
         alerts = call_check(module, today=today, now=now, records=taken)
     same_evidence.extend(_that_count_as_one(alerts))
     return alerts
@@ -71,6 +73,15 @@ def _living_in(time_zone: str) -> Iterator[None]:
         yield
     finally:
         live_in(previous)
+
+
+@contextmanager
+def _classified(classes: Mapping[int, TrustClass]) -> Iterator[None]:
+    previous = classify_entries(classes)
+    try:
+        yield
+    finally:
+        classify_entries(previous)
 
 
 def shapes_taken(module: ModuleType) -> list[str]:

@@ -28,7 +28,7 @@ from memory.language.dates_in_text import absolute_dates, masked
 from memory.llm.llm_calls import CallSession
 from memory.llm.models import LlmPurpose
 from memory.log import entry_log, lanes
-from memory.log.models.entries import EntryKind, LogEntry, Outcome
+from memory.log.models.entries import EntryKind, LogEntry, Outcome, Trust
 from memory.project import Record, RecordId
 from memory.versions import checkpoints
 from memory.versions.checkpoints import Decision
@@ -628,9 +628,20 @@ def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[entry
                 session_id=session,
                 agent_id=agents.pop() if len(agents) == 1 else None,
                 derived_from=fact.sources,
+                trust=_trust_of(messages),
             )
         )
     return drafts
+
+
+def _trust_of(messages: Sequence[LogEntry]) -> Trust:
+    """Return the class of a fact that these messages state.
+
+    It is the least trusted of them, but a model's words are only its own if nobody else's are
+    cited: they are the question that a "yes" answers.
+    """
+    classes = {Trust(message.trust) for message in messages}
+    return entry_log.least_trusted(classes - {Trust.MODEL} or classes)
 
 
 def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

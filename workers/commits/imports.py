@@ -22,7 +22,7 @@ from memory.integrations.foreign import (
 )
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
-from memory.log.models.entries import EntryKind, Outcome
+from memory.log.models.entries import EntryKind, Outcome, Trust
 from memory.project import (
     Change,
     Edit,
@@ -274,4 +274,4 @@ def _entry(files: Mapping[str, str], report: Report) -> entry_log.Draft:
     named = ", ".join(sorted(files)[:MAX_NAMED])
     more = f" and {len(files) - MAX_NAMED} more" if len(files) > MAX_NAMED else ""
     content = f"Imported a project with {report.counts['records']} records from {named}{more}."
-    return entry_log.Draft(kind=EntryKind.FACT, content=content)
+    return entry_log.Draft(kind=EntryKind.FACT, content=content, trust=Trust.DOCUMENT)

@@ -4,20 +4,32 @@ import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from memory.alerts.failing_constraints import PROJECT
 from memory.constraints import applicability, workspace_constraints
 from memory.constraints.applicability import Applicability
-from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.constraints.models.workspace_constraints import (
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.log import entry_log
 from memory.project import Outline
-from memory.project.paths import FOLDER, constraint_path, is_code
+from memory.project.paths import (
+    CLASSES_PATH,
+    FOLDER,
+    constraint_path,
+    is_code,
+    is_own_constraint,
+)
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
-from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.checkpoints import Blob, Checkpoint
+from sandbox_image.uac import trust_of
 from workers.sandbox import runner
 from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import KIBIBYTE, MEBIBYTE, Allowance, Limits, Shape
@@ -34,11 +46,13 @@ class LoadPlan:
 
     `applicabilities` shows which workspace constraints apply to the user; only those are loaded. If
     `applicabilities` is None, the sandbox keeps the workspace constraints that it already holds.
+    `code` is what will run besides the version's files, such as a query.
     """
 
     user: MemoryUser
     checkpoint: AnyState
     applicabilities: Sequence[Applicability] | None = None
+    code: Collection[str] = ()
 
     @cached_property
     def allowance(self) -> Allowance:
@@ -80,13 +94,24 @@ class LoadPlan:
             one.constraint.path: one.ended for one in self.applicabilities or () if not one.applies
         }
 
+    @cached_property
+    def generated(self) -> dict[str, str]:
+        """Path → text of the file with the classes of entries, if any code to be run needs it."""
+        tree, name = self.checkpoint.tree, trust_of.__name__
+        own = tuple(sorted(hash_ for path, hash_ in tree.items() if is_own_constraint(path)))
+        theirs = tuple(sorted(self.sources.values()))
+        if any(name in text for text in self.code) or _names(name, self.user.pk, own, theirs):
+            return {CLASSES_PATH: f'CLASSES = "{entry_log.classes_of(self.user)}"\n'}
+        return {}
+
     def tree(self, resident: Mapping[str, str]) -> dict[str, str]:
         """Return path → hash of all files that a sandbox with these `resident` files will hold."""
         if self.applicabilities is None:
             theirs = {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
         else:
             theirs = {path: self.sources[path] for path in self.bindings if path in self.sources}
-        return {**self.checkpoint.tree, **theirs}
+        generated = {path: sha256(text) for path, text in self.generated.items()}
+        return {**self.checkpoint.tree, **theirs, **generated}
 
     def suits(self, resident: Mapping[str, str]) -> bool:
         """Return whether this plan covers all the code that is `resident` in a sandbox."""
@@ -108,6 +133,19 @@ class LoadPlan:
             bindings=self.bindings,
             limits=self.allowance.limits,
         )
+
+
+@lru_cache(maxsize=1000)
+def _names(name: str, user_pk: int, own: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Return whether constraints with these hashes, the user's or a workspace's, use a name.
+
+    Kept, because this is asked before each run, and the text behind a hash never changes.
+    """
+    blobs = Blob.objects.filter(user=user_pk, hash__in=own, content__contains=name)
+    versions = WorkspaceConstraintVersion.objects.filter(
+        source_hash__in=theirs, source__contains=name
+    )
+    return blobs.exists() or versions.exists()
 
 
 def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
@@ -154,8 +192,9 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
         removed = sorted(resident.keys() - tree.keys())
         if missing or removed:
             bytecode = bytecode_of(plan, sandbox.image_digest, missing, compile_=compile_)
+            generated = {path: text for path, text in plan.generated.items() if path in missing}
             lease.tree = {}  # if loading fails, the sandbox's content can't be relied on
-            sandbox.prepare(bytecode=bytecode, removed=removed)
+            sandbox.prepare(generated, bytecode=bytecode, removed=removed)
         try:
             yield sandbox
         except SandboxError as error:
@@ -181,7 +220,7 @@ def load(
     bytecode = {**bytecode_of(plan, sandboxes[0].image_digest, paths), **compiled}
     for sandbox in sandboxes:
         try:
-            sandbox.load(bytecode=bytecode)
+            sandbox.load(plan.generated, bytecode=bytecode)
         except SandboxError as error:
             _forget_nonsense(plan, sandbox, error)
             raise

@@ -22,7 +22,7 @@ def execute(run: Run) -> None:
         runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=refused))
         return
     started = time.monotonic()
-    plan = LoadPlan(run.user, past_states.state_of(run))
+    plan = LoadPlan(run.user, past_states.state_of(run), code=[run.input["code"]])
     try:
         try:
             ready, evaluation = _evaluate(run, plan)

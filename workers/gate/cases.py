@@ -102,7 +102,8 @@ class ProjectCase:
     @cached_property
     def plan(self) -> LoadPlan:
         """Loads the previous version."""
-        return LoadPlan(self.user, self.parent or State(user=self.user))
+        parent = self.parent or State(user=self.user)
+        return LoadPlan(self.user, parent, code=self.sources.values())
 
     @cached_property
     def sources(self) -> dict[str, str]:

@@ -283,7 +283,7 @@ def check_silenced_alerts(case: ProjectCase) -> Iterator[Finding]:
     """Yield a finding for each alert or rule that a model's edits silence."""
     assert case.parent is not None
     candidate = ModelChange(
-        plan=plan_run(case.user, case.parent),
+        plan=replace(plan_run(case.user, case.parent), code=case.plan.code),
         change=case.change,
         edits=case.edits,
         sandbox=case.sandboxes[-1],  # not the sandbox that stays resident

@@ -108,12 +108,12 @@ def _find_after(candidate: ModelChange, previous: Sandbox) -> FindingsByFingerpr
     plan = replace(candidate.plan, applicabilities=applicabilities)
     theirs = bytecode_of(plan, sandbox.image_digest, plan.bindings.keys()) if plan.applying else {}
     if theirs:
-        sandbox.load(bytecode=theirs)
+        sandbox.load(plan.generated, bytecode=theirs)
     if any(path.endswith("/schema.py") for path in files):
         return _find(candidate, sandbox, plan.bindings)
     records = {path: text for path, text in files.items() if path.startswith("domains/")}
     previous.load(
-        {path: text for path, text in records.items() if text is not None},
+        {path: text for path, text in records.items() if text is not None} | plan.generated,
         bytecode=theirs,
         removed=[path for path, text in records.items() if text is None],
     )

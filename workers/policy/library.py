@@ -50,7 +50,7 @@ LIBRARY = MappingProxyType(
     | {
         "uac": _names(
             "Alert PartialDate Record Ref Severity add_months birthday critical full_months"
-            " has_lapsed hours_between info original_data user_zone warning"
+            " has_lapsed hours_between info original_data trust_of user_zone warning"
         ),
         "uac.testing": _names("run_check"),
         # Aliases for annotations in classes where a field shadows a type's name.

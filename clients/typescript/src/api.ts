@@ -2276,6 +2276,8 @@ export interface components {
              * @description Use what was known as of an entry (its number, such as 120), a version (v7), a day (at its end) or a point in time. Alerts are then left out, because they only exist in their current state.
              */
             as_of?: string | number;
+            /** @description Only records, facts and messages of these classes; a record has the class of the least trusted of its entries. By default all, and those that the user did not say are marked. */
+            trust?: components["schemas"]["TrustEnum"][];
         };
         /**
          * @description * `facts` - facts
@@ -2530,6 +2532,15 @@ export interface components {
              * @description The last day on which the entry says that it, or its record, holds.
              */
             readonly valid_until: string | null;
+            /**
+             * @description Where the entry comes from; a fact made of messages has the class of these.
+             *
+             *     * `user` - the person
+             *     * `tool` - a tool
+             *     * `document` - a document
+             *     * `model` - a model
+             */
+            trust: components["schemas"]["TrustEnum"];
             role: string | null;
             speaker: string | null;
             agent_id: string | null;
@@ -2854,6 +2865,15 @@ export interface components {
             /** Format: uuid */
             id: string;
             kind: components["schemas"]["EntryKindEnum"];
+            /**
+             * @description Where the entry comes from. Filter by it with `filters`.
+             *
+             *     * `user` - the person
+             *     * `tool` - a tool
+             *     * `document` - a document
+             *     * `model` - a model
+             */
+            trust: components["schemas"]["TrustEnum"];
             speaker: string | null;
             role: string | null;
             session_id: string | null;
@@ -3138,6 +3158,15 @@ export interface components {
              * @description Of a fact, correction or record: the last day, in the user's time zone, on which it holds. From the day after, it has lapsed, and is left out unless asked for. A record keeps this day in its field `lapses_after`.
              */
             valid_until?: string;
+            /**
+             * @description Where the entry comes from: the user, a tool, a document or a model. Default: as the role says (assistant: model; tool, system: tool), otherwise user.
+             *
+             *     * `user` - the person
+             *     * `tool` - a tool
+             *     * `document` - a document
+             *     * `model` - a model
+             */
+            trust?: components["schemas"]["TrustEnum"];
             /** @description For the caller's own use. "urgent": true makes the language model process the entry immediately. */
             metadata?: {
                 [key: string]: unknown;
@@ -3191,6 +3220,15 @@ export interface components {
              * @description Of a fact, correction or record: the last day, in the user's time zone, on which it holds. From the day after, it has lapsed, and is left out unless asked for. A record keeps this day in its field `lapses_after`.
              */
             valid_until?: string;
+            /**
+             * @description Where the entry comes from: the user, a tool, a document or a model. Default: as the role says (assistant: model; tool, system: tool), otherwise user.
+             *
+             *     * `user` - the person
+             *     * `tool` - a tool
+             *     * `document` - a document
+             *     * `model` - a model
+             */
+            trust?: components["schemas"]["TrustEnum"];
             /** @description For the caller's own use. "urgent": true makes the language model process the entry immediately. */
             metadata?: {
                 [key: string]: unknown;
@@ -3814,7 +3852,7 @@ export interface components {
             top_k?: number;
             /** @description The maximum total number of words in the hits' texts. A hit that does not fit is skipped in favour of later hits that do. Combine `words` with a large `top_k`. */
             words?: number;
-            /** @description Keys: kind, speaker, role, agent_id, session_id, source, seq, occurred_at, recorded_at, metadata.<name>; operators: eq, ne, gt, gte, lt, lte, in, contains; groups: AND and OR with a list, NOT with an object. {"speaker": "Ada", "occurred_at": {"gte": "2026-03-01"}} requires both conditions. A day stands for all of its time in the user's time zone: `lte` includes its evening, `gt` begins after it, and `eq` matches any time within it. */
+            /** @description Keys: kind, trust, speaker, role, agent_id, session_id, source, seq, occurred_at, recorded_at, metadata.<name>; operators: eq, ne, gt, gte, lt, lte, in, contains; groups: AND and OR with a list, NOT with an object. {"speaker": "Ada", "occurred_at": {"gte": "2026-03-01"}} requires both conditions. A day stands for all of its time in the user's time zone: `lte` includes its evening, `gt` begins after it, and `eq` matches any time within it. */
             filters?: components["schemas"]["SearchFilter"];
             /**
              * Format: double
@@ -4030,6 +4068,14 @@ export interface components {
          * @enum {string}
          */
         TriggerEnum: "api" | "checkpoint" | "daily" | "instant" | "forecast" | "workspace" | "command" | "model" | "resumed" | "staff";
+        /**
+         * @description * `user` - the person
+         *     * `tool` - a tool
+         *     * `document` - a document
+         *     * `model` - a model
+         * @enum {string}
+         */
+        TrustEnum: "user" | "tool" | "document" | "model";
         /** @description One turn: what the user or the assistant said before the question. */
         TurnRequest: {
             role: components["schemas"]["RoleEnum"];
@@ -4416,6 +4462,15 @@ export interface components {
                 /** @enum {string} */
                 contains?: "message" | "fact" | "record" | "correction";
             };
+            trust?: ("user" | "tool" | "document" | "model") | {
+                /** @enum {string} */
+                eq?: "user" | "tool" | "document" | "model";
+                /** @enum {string} */
+                ne?: "user" | "tool" | "document" | "model";
+                in?: ("user" | "tool" | "document" | "model")[];
+                /** @enum {string} */
+                contains?: "user" | "tool" | "document" | "model";
+            };
             speaker?: string | {
                 eq?: string;
                 ne?: string;
@@ -4689,6 +4744,7 @@ export type Tried = components['schemas']['Tried'];
 export type TriedAlert = components['schemas']['TriedAlert'];
 export type TriedConstraint = components['schemas']['TriedConstraint'];
 export type TriggerEnum = components['schemas']['TriggerEnum'];
+export type TrustEnum = components['schemas']['TrustEnum'];
 export type TurnRequest = components['schemas']['TurnRequest'];
 export type TypeEnum = components['schemas']['TypeEnum'];
 export type TypedRecord = components['schemas']['TypedRecord'];

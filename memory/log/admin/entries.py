@@ -113,7 +113,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         section(None, "user", "number", "kind", "outcome", "still_holds", "content_and_data"),
         section(
             "Origin and time",
-            "written_by",
+            ("written_by", "trust"),
             ("role", "speaker"),
             ("session_id", "agent_id"),
             *("metadata", "occurred_at", "recorded_at", "redacted_at"),

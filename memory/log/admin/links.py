@@ -10,7 +10,7 @@ from memory.kernel.admin.links import MAX_LINKS, page_url, url_of_key
 from memory.kernel.admin.masking import content
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import REDACTED
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.entries import EntryKind, LogEntry, Trust
 
 _MAX_PAGES = 1000
 _MAX_QUOTE = 500
@@ -32,10 +32,11 @@ def summary(entry: LogEntry) -> str:
 def link_to_entry(entry: LogEntry) -> SafeString:
     """Return a link to the entry, followed by the beginning of its content."""
     return format_html(
-        '<a href="{}">#{}</a> {} {}',
+        '<a href="{}">#{}</a> {}{} {}',
         page_url(entry),
         entry.seq,
         badge(entry.kind, entry.get_kind_display()),
+        _origin(entry),
         content(inline(summary(entry))),
     )
 
@@ -85,12 +86,18 @@ def show_entries(
     return {seq: text for seq, text in shown.items() if seq in chosen}
 
 
+def _origin(entry: LogEntry) -> str:
+    """Return from whom or what an entry comes, unless it is the person."""
+    return "" if entry.trust == Trust.USER else f" from {entry.get_trust_display()}"
+
+
 def _name(entry: LogEntry, user: MemoryUser) -> SafeString:
     return format_html(
-        '<a href="{}">#{}</a> {}, {}',
+        '<a href="{}">#{}</a> {}{}, {}',
         page_url(entry),
         entry.seq,
         entry.get_kind_display(),
+        _origin(entry),
         local_time(entry.occurred_at, user),
     )
 
@@ -104,10 +111,11 @@ def _quote(message: LogEntry, user: MemoryUser) -> SafeString:
         else shortened(" ".join((message.content or "").split()), _MAX_QUOTE)
     )
     return format_html(
-        '<a href="{}">#{}</a> {} {}, {}: <q class="said">{}</q>',
+        '<a href="{}">#{}</a> {}{} {}, {}: <q class="said">{}</q>',
         page_url(message),
         message.seq,
         badge(message.kind, message.get_kind_display()),
+        _origin(message),
         content(inline(who)),
         local_time(message.occurred_at, user),
         content(inline(words)),

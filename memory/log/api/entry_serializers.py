@@ -25,7 +25,7 @@ from memory.kernel.http.serializers import (
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.texts import with_few_marks
 from memory.log import entry_log
-from memory.log.models.entries import STATEMENTS, EntryKind, LogEntry, Outcome
+from memory.log.models.entries import STATEMENTS, EntryKind, LogEntry, Outcome, Trust
 from memory.project import EditError, names
 from sandbox_image.uac.records import LAPSES_AFTER
 
@@ -64,6 +64,12 @@ class _NewEntrySerializer(StrictSerializer):
         help_text="Of a fact, correction or record: the last day, in the user's time zone, on which"
         " it holds. From the day after, it has lapsed, and is left out unless asked for. A record"
         " keeps this day in its field `lapses_after`.",
+    )
+    trust = serializers.ChoiceField(
+        choices=Trust.choices,
+        required=False,
+        help_text="Where the entry comes from: the user, a tool, a document or a model. Default: as"
+        " the role says (assistant: model; tool, system: tool), otherwise user.",
     )
     metadata = ObjectField(
         required=False,
@@ -233,7 +239,8 @@ def read_draft(entry: Any) -> entry_log.Draft:
             data["data"] = {**data["data"], LAPSES_AFTER: last_day.isoformat()}
         else:
             data[entry_log.VALID_UNTIL] = last_day.isoformat()
-    return entry_log.Draft(data=data or None, **values)
+    trust = Trust(values.pop("trust")) if "trust" in values else None
+    return entry_log.Draft(data=data or None, trust=trust, **values)
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
@@ -283,6 +290,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
             "content",
             "data",
             "valid_until",
+            "trust",
             "role",
             "speaker",
             "agent_id",

@@ -28,6 +28,15 @@ class EntryKind(models.TextChoices):
     REDACTION = "redaction", "redaction"
 
 
+class Trust(models.TextChoices):
+    """Where an entry comes from, from the most to the least trustworthy."""
+
+    USER = "user", "the person"
+    TOOL = "tool", "a tool"
+    DOCUMENT = "document", "a document"
+    MODEL = "model", "a model"
+
+
 # Kinds of entries whose content is a complete statement.
 STATEMENTS = (EntryKind.FACT, EntryKind.CORRECTION)
 # The columns that an entry's hash covers and that a redaction clears, together with the salt.
@@ -57,6 +66,13 @@ class LogEntry(models.Model):
     occurred_at = models.DateTimeField(help_text="When the content was true, or when it was said.")
     recorded_at = models.DateTimeField(help_text="When the entry was recorded in the log.")
     derived_from = ArrayField(models.BigIntegerField(), default=list, blank=True)
+    trust = models.CharField(
+        max_length=8,
+        choices=Trust.choices,
+        default=Trust.USER,
+        db_default=Trust.USER,
+        help_text="Where the entry comes from; a fact made of messages has the class of these.",
+    )
 
     content = models.TextField(null=True)
     data = ExactJSONField(null=True)

@@ -8,6 +8,7 @@ from memory.kernel.http import operations
 from memory.kernel.http.serializers import MomentField, StrictSerializer, numbers, validated
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.users import ASKED
+from memory.log.models.entries import Trust
 from memory.recall import context
 from memory.recall.api.completing import (
     DATES,
@@ -47,6 +48,15 @@ class ContextRequestSerializer(StrictSerializer):
         help_text="Use what was known as of an entry (its number, such as 120), a version (v7), a"
         " day (at its end) or a point in time. Alerts are then left out, because they only exist in"
         " their current state.",
+    )
+    trust = serializers.ListField(
+        child=serializers.ChoiceField(choices=Trust.choices),
+        default=Trust.values,
+        min_length=1,
+        max_length=len(Trust),
+        help_text="Only records, facts and messages of these classes; a record has the class of the"
+        " least trusted of its entries. By default all, and those that the user did not say are"
+        " marked.",
     )
 
 
@@ -105,5 +115,6 @@ class Context(UserScopedView):
         data = validated(ContextRequestSerializer, request.data)
         question = complete_question(self.memory_user(ASKED), data)
         snapshot = read_state(self.memory_user(), data)
-        result = context.compose(snapshot, question, data["tokens"])
+        trust = [Trust(name) for name in data["trust"]]
+        result = context.compose(snapshot, question, data["tokens"], trust)
         return Response(ContextSerializer(result).data)

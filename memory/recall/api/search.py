@@ -19,7 +19,7 @@ from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import ASKED, WITH_HEAD
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.entries import EntryKind, LogEntry, Trust
 from memory.recall.api.completing import (
     DATES,
     TAKEN_AS,
@@ -49,6 +49,7 @@ def _filter_schema() -> dict[str, Any]:
     held: dict[str, dict[str, Any]] = {
         "text": text,
         "kind": {"type": "string", "enum": ["message", "fact", "record", "correction"]},
+        "trust": {"type": "string", "enum": Trust.values},
         "number": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
         "time": {"type": "string", "format": "day-or-moment"},
     }
@@ -227,6 +228,11 @@ class HitSerializer(serializers.Serializer[Hit]):
     seq = serializers.IntegerField(source="entry.seq")
     id = serializers.UUIDField(source="entry.id")
     kind = serializers.ChoiceField(source="entry.kind", choices=EntryKind.choices)
+    trust = serializers.ChoiceField(
+        source="entry.trust",
+        choices=Trust.choices,
+        help_text="Where the entry comes from. Filter by it with `filters`.",
+    )
     speaker = serializers.CharField(source="entry.speaker", allow_null=True)
     role = serializers.CharField(source="entry.role", allow_null=True)
     session_id = serializers.CharField(source="entry.session_id", allow_null=True)

@@ -34,7 +34,7 @@ SELECT e.id FROM unnest(%s::bigint[]) AS wanted (seq)
 JOIN memory_logentry e ON e.user_id = %s AND e.seq = wanted.seq
 """
 COLUMNS = (
-    *("user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
+    *("user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from", "trust"),
     *("data", "metadata", "session_id", "role", "speaker"),
 )
 

@@ -20,7 +20,7 @@ from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
 
 from memory.kernel.instants import MOMENT_FORMS, BadMoment, Span, is_day, span_in
-from memory.log.models.entries import EntryKind
+from memory.log.models.entries import EntryKind, Trust
 
 COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
@@ -55,6 +55,9 @@ _TEXT_OPERATORS = ("eq", "ne", "in", "contains")
 _ORDERED_OPERATORS = ("eq", "ne", *COMPARISONS, "in")
 
 
+Holds = Literal["text", "kind", "trust", "number", "time"]
+
+
 class BadFilter(ValueError):
     """An invalid filter; the message says where and why it is invalid, and how to fix it."""
 
@@ -70,16 +73,17 @@ class Column:
     """The SQL expression on "memory_logentry" that a filter key stands for, and its type."""
 
     sql: str
-    holds: Literal["text", "kind", "number", "time"]
+    holds: Holds
 
 
-def column(name: str, holds: Literal["text", "kind", "number", "time"] = "text") -> Column:
+def column(name: str, holds: Holds = "text") -> Column:
     """Return the log's column with this name."""
     return Column(f'"memory_logentry"."{name}"', holds)
 
 
 COLUMNS: Mapping[str, Column] = {
     "kind": column("kind", "kind"),
+    "trust": column("trust", "trust"),
     **{name: column(name) for name in ("speaker", "role", "agent_id", "session_id", "source")},
     "seq": column("seq", "number"),
     **{name: column(name, "time") for name in ("occurred_at", "recorded_at")},
@@ -176,6 +180,7 @@ class _Compiler:
         readers: Mapping[str, Callable[[Any, str], Any]] = {
             "text": _text,
             "kind": _kind,
+            "trust": _trust,
             "number": _number,
         }
         read = readers[column.holds]
@@ -304,6 +309,12 @@ def _text(value: Any, here: str) -> str:
 def _kind(value: Any, here: str) -> str:
     if value not in EntryKind.values:
         raise BadFilter(f"{here}: give one of the kinds {', '.join(EntryKind.values)}.")
+    return str(value)
+
+
+def _trust(value: Any, here: str) -> str:
+    if value not in Trust.values:
+        raise BadFilter(f"{here}: give one of the classes {', '.join(Trust.values)}.")
     return str(value)
 
 

@@ -15,7 +15,7 @@ from memory.alerts.models.alerts import Alert, Severity
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.entries import EntryKind, LogEntry, Trust
 from memory.privacy import redaction
 from memory.versions import runs
 from memory.versions.models.checkpoints import RecordLocation
@@ -129,6 +129,21 @@ def test_a_fact_of_a_message_is_followed_both_ways(admin_client: Client, user: M
     first, *_ = rows_of(admin_client.get(page_url(added)))
     assert first == ["to", "Rome", f"#{fact.seq}"]
     assert quoted in shown(record)
+
+
+def test_evidence_says_where_it_comes_from(admin_client: Client, user: MemoryUser) -> None:
+    # Given a record of which one entry is the person's and one a document's
+    log_records(user, trip("Rome", key="rome", cost=1))
+    scanned = Draft(
+        kind=EntryKind.RECORD, data=trip("Rome", key="rome", cost=2), trust=Trust.DOCUMENT
+    )
+    entry_log.append(user, [scanned], source="test")
+    tasks.work("records", user.pk)
+    user.refresh_from_db()
+    # When an alert rests on it
+    alert = open_alert(user, "rome", sources=[1, 2])
+    # Then its page names the document
+    assert shown(admin_client.get(page_url(alert))).count("from a document") == 1
 
 
 def test_message_behind_nothing_has_no_alert(admin_client: Client, user: MemoryUser) -> None:

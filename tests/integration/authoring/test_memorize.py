@@ -105,6 +105,25 @@ def test_a_fact_has_what_its_messages_share(say: Say, work: Work) -> None:
     ]
 
 
+def test_a_fact_is_as_trustworthy_as_its_messages(say: Say, work: Work) -> None:
+    # Given a conversation with a tool's answer in it
+    say("Are you allergic to penicillin?", role="assistant", session_id="s")
+    say("Yes.", role="user", session_id="s")
+    say("The flight leaves on 5 May.", role="tool", session_id="s")
+    say("Tea is good for you.", role="assistant", session_id="s")
+    # When facts are found in several of them
+    work(
+        remembers(
+            ("The user is allergic to penicillin.", [1, 2]),
+            ("The user flies on 5 May 2026.", [2, 3]),
+            ("Tea is good for the user.", [4]),
+        ),
+        finishes(),
+    )
+    # Then each has the class of the least trusted, but the model's question weakens no answer
+    assert [fact.trust for fact in facts()] == ["user", "tool", "model"]
+
+
 def test_long_session_is_split_on_turns(
     user: MemoryUser, say: Say, work: Work, settings: Settings
 ) -> None:

@@ -25,7 +25,14 @@ from memory.kernel.work import leases
 from memory.kernel.workspaces import create_key
 from memory.log import copies, entry_log, lanes
 from memory.log.entry_log import Draft
-from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import (
+    PAYLOAD_FIELDS,
+    EntryKind,
+    EntryOutcome,
+    LogEntry,
+    Outcome,
+    Trust,
+)
 from memory.log.models.merges import CopiedEntries, Merge
 from memory.log.models.redactions import Redaction
 from memory.operations.verification import problems
@@ -89,6 +96,15 @@ def sound(*users: MemoryUser) -> bool:
     found = [(str(user), str(problem)) for user in users for problem in problems(user)]
     assert found == []
     return True
+
+
+def test_a_copy_comes_from_where_the_entry_came_from(user: MemoryUser, anon: MemoryUser) -> None:
+    told(anon, said("Rome.", role="assistant"), said("Rome.", trust=Trust.DOCUMENT))
+
+    merged(user, anon)
+
+    copied = LogEntry.objects.filter(user=user).order_by("seq")
+    assert [entry.trust for entry in copied] == ["model", "document"]
 
 
 def test_entries_follow_in_order_as_they_were(user: MemoryUser, anon: MemoryUser) -> None:

@@ -35,6 +35,9 @@ from memory.constraints.workspace_constraints import (
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, Trust
 from memory.project import Outline
 from memory.project.errors import RunError
 from memory.recall import retrieval
@@ -129,8 +132,10 @@ def judged(constraint: WorkspaceConstraint) -> WorkspaceConstraintVersion:
     return version
 
 
-def live(workspace: Workspace, percentage: int = 100) -> WorkspaceConstraint:
-    constraint = made(workspace)
+def live(
+    workspace: Workspace, percentage: int = 100, source: str = SOURCE, tests: str = TESTS
+) -> WorkspaceConstraint:
+    constraint = made(workspace, source, tests)
     version = judged(constraint)
     assert version.state == VersionState.PASSED, version.verdict
     approve(version, by="boss")
@@ -374,6 +379,30 @@ class TestRunning:
         assert run.output["workspace"] == [
             {"path": PATH, "version": 1, "applies": True, "reasons": [], "notes": []}
         ]
+
+    def test_workspace_constraint_may_count_only_what_the_person_said(
+        self, workspace: Workspace, user: MemoryUser, work: Work
+    ) -> None:
+        source = SOURCE.replace("Alert, Record,", "Alert, Record, trust_of,").replace(
+            "if lease.ends_on", 'if trust_of(lease) == "user" and lease.ends_on'
+        )
+        tests = TESTS + (
+            "\n\ndef test_is_silent_about_what_a_document_says() -> None:\n"
+            '    """A document in the file."""\n'
+            "    ended = datetime.date(2025, 12, 31)\n"
+            '    lease = lease_end.Lease(key="l", flat="x", ends_on=ended, sources=(3,))\n'
+            "    found = run_check(\n"
+            '        lease_end, today=DAY, trust={3: "document"}, leases=[lease]\n'
+            "    )\n"
+            "    assert not found\n"
+        )
+        live(workspace, source=source, tests=tests)
+        scanned = Draft(kind=EntryKind.RECORD, data=rental("Side Street"), trust=Trust.DOCUMENT)
+        entry_log.append(user, [scanned], source="test")
+        tell(user, rental())
+        work()
+
+        assert [alert.message for alert in alerts_of(user)] == ["Main Street ended on 2020-01-01"]
 
     def test_run_names_why_a_constraint_does_not_apply(
         self, workspace: Workspace, user: MemoryUser, work: Work

@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from sandbox_image.uac import Alert, Record, Ref, critical
+from sandbox_image.uac import Alert, Record, Ref, critical, trust_of
+from sandbox_image.uac.records import ENTRY_CLASSES
 from sandbox_image.uac.testing import run_check
 
 TODAY = datetime.date(2026, 1, 31)
@@ -44,6 +45,35 @@ def constraint(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_sees_the_state_given_and_no_other(constraint: ModuleType) -> None:
     alerts = run_check(constraint, today=TODAY, trips=[Trip(key="t", name="Oslo")])
     assert [alert.message for alert in alerts] == ["Oslo on 2026-01-31"]
+
+
+def test_says_where_entries_come_from(constraint: ModuleType) -> None:
+    def check(today: datetime.date) -> Iterator[Alert]:
+        for trip in vars(constraint)["trips"]:
+            yield critical(trust_of(trip), evidence=[trip])
+
+    constraint.__dict__["check"] = check
+    trips = [Trip(key=f"{sources}", name="x", sources=sources) for sources in [(), (1, 2), (2, 3)]]
+
+    alerts = run_check(constraint, today=TODAY, trust={2: "tool", 3: "model"}, trips=trips)
+
+    assert [alert.message for alert in alerts] == ["user", "tool", "model"]
+
+
+@pytest.mark.parametrize("classes", [None, "u", "ux"])
+def test_does_not_guess_where_an_entry_comes_from(
+    monkeypatch: pytest.MonkeyPatch, classes: str | None
+) -> None:
+    # Given what the server adds to a project, if anything
+    if classes is not None:
+        module = ModuleType(ENTRY_CLASSES)
+        vars(module)["CLASSES"] = classes
+        monkeypatch.setitem(sys.modules, ENTRY_CLASSES, module)
+    # When a record rests on an entry that this does not cover
+    record = Trip(key="a", name="x", sources=(1, 2))
+    # Then that is an error, instead of a guess
+    with pytest.raises(LookupError):
+        trust_of(record)
 
 
 def test_restores_the_module_even_after_an_error(constraint: ModuleType) -> None:

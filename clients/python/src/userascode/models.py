@@ -908,6 +908,8 @@ class Entry(Model):
     redacted, by whom and why; otherwise null."""
     valid_until: str | None
     """The last day on which the entry says that it, or its record, holds."""
+    trust: TrustEnum
+    """Where the entry comes from; a fact made of messages has the class of these."""
     role: str | None
     speaker: str | None
     agent_id: str | None
@@ -1209,6 +1211,8 @@ class Hit(Model):
     seq: int
     id: str
     kind: EntryKindEnum
+    trust: TrustEnum
+    """Where the entry comes from. Filter by it with `filters`."""
     speaker: str | None
     role: str | None
     session_id: str | None
@@ -1959,6 +1963,8 @@ TriggerEnum: TypeAlias = (
     ]
     | str
 )
+
+TrustEnum: TypeAlias = Literal["user", "tool", "document", "model"] | str
 
 TypeEnum: TypeAlias = (
     Literal[

@@ -169,6 +169,9 @@ class NewRecordEntry(TypedDict):
     """Of a fact, correction or record: the last day, in the user's time zone, on which it
     holds. From the day after, it has lapsed, and is left out unless asked for. A record
     keeps this day in its field `lapses_after`."""
+    trust: NotRequired[TrustEnum]
+    """Where the entry comes from: the user, a tool, a document or a model. Default: as the
+    role says (assistant: model; tool, system: tool), otherwise user."""
     metadata: NotRequired[Mapping[str, Any]]
     """For the caller's own use. "urgent": true makes the language model process the entry
     immediately."""
@@ -202,6 +205,9 @@ class NewTextEntry(TypedDict):
     """Of a fact, correction or record: the last day, in the user's time zone, on which it
     holds. From the day after, it has lapsed, and is left out unless asked for. A record
     keeps this day in its field `lapses_after`."""
+    trust: NotRequired[TrustEnum]
+    """Where the entry comes from: the user, a tool, a document or a model. Default: as the
+    role says (assistant: model; tool, system: tool), otherwise user."""
     metadata: NotRequired[Mapping[str, Any]]
     """For the caller's own use. "urgent": true makes the language model process the entry
     immediately."""
@@ -226,6 +232,7 @@ class SearchFilter(TypedDict):
     operator means `eq`."""
 
     kind: NotRequired[Literal["message", "fact", "record", "correction"] | Mapping[str, Any]]
+    trust: NotRequired[Literal["user", "tool", "document", "model"] | Mapping[str, Any]]
     speaker: NotRequired[str | Mapping[str, Any]]
     role: NotRequired[str | Mapping[str, Any]]
     agent_id: NotRequired[str | Mapping[str, Any]]
@@ -243,6 +250,9 @@ SeverityEnum: TypeAlias = Literal["info", "warning", "critical"]
 
 
 TextEntryKindEnum: TypeAlias = Literal["message", "fact", "correction"]
+
+
+TrustEnum: TypeAlias = Literal["user", "tool", "document", "model"]
 
 
 class Turn(TypedDict):

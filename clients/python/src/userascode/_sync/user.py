@@ -139,6 +139,7 @@ class User:
         messages: Sequence[params.Turn] | None = None,
         tokens: int | None = None,
         as_of: str | int | None = None,
+        trust: Sequence[params.TrustEnum] | None = None,
     ) -> models.Context:
         """Return the text for an agent's prompt: alerts, and what matters for the message."""
         body = {
@@ -146,6 +147,7 @@ class User:
             "messages": messages,
             "tokens": tokens,
             "as_of": as_of,
+            "trust": trust,
         }
         request = ask(f"{self._path}context/", body)
         return self._transport.fetch(request, models.Context)
