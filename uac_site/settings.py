@@ -6,6 +6,7 @@ ignored. `memory/kernel/settings/environment.py` lists the variables with their 
 `uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -279,6 +280,9 @@ SPECTACULAR_SETTINGS = {
     },
 }
 
+# Swagger UI for /docs/. The package's app would bring Redoc as well: twice the size.
+_SWAGGER_UI = files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist"
+STATICFILES_DIRS = [("swagger-ui", str(_SWAGGER_UI))]
 STATIC_URL = "static/"
 STATIC_ROOT = env.path("STATIC_ROOT", default=BASE_DIR / "staticfiles")
 STORAGES = {
