@@ -195,7 +195,7 @@ FRACTIONS: Mapping[str, Mapping[float, tuple[str, ...]]] = {
     "id": {1.5: ("satu setengah",)},
     "lt": {1.5: ("pusantro", "pusantros")},
     "lv": {1.5: ("pusotra", "pusotru", "pusotras")},
-    "nl": {1.5: ("anderhalf", "anderhalve"), 0.5: ("enhalf", "eneenhalf")},
+    "nl": {1.5: ("anderhalf", "anderhalve"), 0.5: ("enhalf", "enhalve", "eneenhalf")},
     "no": {1.5: ("halvannen", "halvannet")},
     "pl": {1.5: ("półtora", "półtorej")},
     "ru": {1.5: ("полтора", "полторы", "полутора")},

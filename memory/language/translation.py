@@ -70,6 +70,7 @@ def _beside(before: str, after: str, phrase: str) -> re.Pattern[str]:
 
 _NEXT, _LAST = _beside(NEXT, NEXT, _PERIOD), _beside(LAST, LAST, _PERIOD)
 _AHEAD = _beside(AHEAD_OF, AHEAD_AFTER, _LENGTH)
+_SINCE = _beside(LAST, LAST, _LENGTH)
 _PAST = _beside(PAST_OF, PAST_AFTER, _LENGTH)
 _CLOCK = re.compile(
     rf"{HOUR}{_ANY_MARK}(\d{{1,2}})(?![\d:.,])|"
@@ -157,6 +158,7 @@ def restated(text: str, lexicon: Lexicon) -> str:
     text = _with_parts(re.sub(" {2,}", " ", text))
     text = _NEXT.sub(lambda match: f" next {match['period'] or match['period_']} ", text)
     text = _LAST.sub(lambda match: f" last {match['period'] or match['period_']} ", text)
+    text = _SINCE.sub(lambda match: f" last {_length(match)} ", text)
     text = _PAST.sub(lambda match: f" {_length(match)} ago ", text)
     text = _AHEAD.sub(lambda match: f" in {_length(match)} ", text)
     text = _CLOCK.sub(_clock, text)

@@ -6,6 +6,7 @@ question is searched for as if it had named these days itself, with every readin
 
 import calendar
 import datetime
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +25,11 @@ from memory.recall.search.words import terms_of_day
 # Only this much of a question is read, and no more days are searched for one by one.
 MAX_CHARACTERS = 400
 MAX_DAYS = 31
+# Such as "in the last two weeks".
+_SINCE = re.compile(
+    r"\b(?:last|past|previous)\s+(?P<length>[^\W_]{1,6}\s+(?:day|week|month|year)s)\b",
+    re.IGNORECASE,
+)
 # The first and the last days of a week are read; days closer than this are one period.
 A_WEEK = datetime.timedelta(days=7)
 
@@ -78,6 +84,9 @@ _Period = tuple[datetime.date, datetime.date]
 
 def _periods_of(text: str, today: datetime.date) -> list[_Period]:
     moments = Said()
+    if since := _SINCE.search(text):
+        add_relative_dates(f"{since['length']} ago", today, moments)
+        return [(min(moments.days), today)] if moments.days else []
     add_relative_dates(text, today, moments)
     return list(_periods(moments))
 

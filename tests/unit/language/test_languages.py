@@ -1,6 +1,7 @@
 """What entries in other languages than English say is read, and nothing else is."""
 
 import datetime
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -92,6 +93,7 @@ def test_other_values_are_refused(text: str, value: Value) -> None:
         ("गाड़ी डेढ़ लाख रुपये की है।", 150_000, 100_000),
         ("Das Haus kostet 3,5 Millionen Euro.", 3_500_000, 35),
         ("Ich brauche ein Dutzend Eier.", 12, 20),
+        ("We hebben drieënhalve kilo kaas gekocht.", Decimal("3.5"), 3),
         (
             "女儿二零一九年二月二十三日出生。",
             datetime.date(2019, 2, 23),

@@ -116,7 +116,7 @@ ONE_AND_A_HALF: Mapping[str, str] = {
     "it": "Dura un'ora e mezza.",
     "ja": "一時間半かかります。",
     "ko": "한 시간 반 걸려요.",
-    "nl": "Het duurt anderhalf uur.",
+    "nl": "Het duurt anderhalf uur. | We kochten anderhalve kilo kaas.",
     "no": "Det varer halvannen time.",
     "pl": "Kup półtora litra mleka.",
     "pt": "Dura uma hora e meia.",
