@@ -56,6 +56,7 @@ def test_a_hit_says_what_it_is_and_what_it_rests_on(api: APIClient, say: Say) ->
         "seq": said.seq,
         "id": str(said.pk),
         "kind": "message",
+        "trust": "user",
         "speaker": "Ada",
         "role": "user",
         "session_id": "one",
