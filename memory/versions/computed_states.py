@@ -52,6 +52,10 @@ class NotComputable(Refused):
 
     problem = "not-computable"
 
+    def __init__(self, why: str, instead: str = "") -> None:
+        super().__init__(f"{why} {instead}".strip())
+        self.why = why
+
 
 # -- States as of an entry ------------------------------------------------------------------------
 
@@ -272,7 +276,8 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
     if len(occurred) > MAX_COMPUTED:
         raise NotComputable(
             f"More than {MAX_COMPUTED:,} typed entries had occurred by then, so the state according"
-            " to their own times is not computed. Ask for an earlier time, or omit by=occurred."
+            " to their own times is not computed.",
+            "Ask for an earlier time, or omit by=occurred.",
         )
     forgotten = [entry.seq for entry in occurred if entry.redacted_at is not None]
     if forgotten:
@@ -282,7 +287,8 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
             noun = "entry" if len(kept) == 1 else "entries"
             raise NotComputable(
                 f"Retention has deleted the text of {noun} {_listed(kept)}, so the state"
-                " according to the entries' own times cannot be computed. Omit by=occurred."
+                " according to the entries' own times cannot be computed.",
+                "Omit by=occurred.",
             )
     return occurred
 
@@ -315,8 +321,9 @@ def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
             raise NotComputable(
                 f"Version {version} ({made_by}) changed classes or records other than through"
                 " typed entries, and these changes have no time of their own, so the state"
-                " according to the entries' own times cannot be computed. Omit by=occurred, and ask"
-                f" for the state as of a version (v{version - 1 or version}) or a point in time."
+                " according to the entries' own times cannot be computed.",
+                "Omit by=occurred, and ask for the state as of a version"
+                f" (v{version - 1 or version}) or a point in time.",
             )
         widened += (cast("WidenField", edit_from_json(edit)) for edit in wider)
     return widened

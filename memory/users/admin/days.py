@@ -64,8 +64,8 @@ MAX_EVENTS = 50
 MAX_FILES = 200_000
 # The bar's coordinates run from 0 to this.
 WIDTH = 1000
-# Marks the time of the first entry, which is not drawn.
-_BEGAN = "began"
+# Mark the first entry by either time, which are not drawn.
+_BEGAN = {by: f"began {by}" for by in By}
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class TimeBar:
-    """The days from the log's first to the forecast's last, one of which is chosen."""
+    """The days from the log's first to the forecast's last, one of which is chosen.
 
+    `began` has the days of the first entry that occurred, and of the first that was recorded.
+    """
+
+    began: Mapping[By, datetime.date]
     first: datetime.date
     today: datetime.date
     last: datetime.date
@@ -100,6 +104,17 @@ class TimeBar:
     @property
     def is_forecast(self) -> bool:
         return self.day > self.today
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Return whether the chosen day is before the first on which constraints could run."""
+        return self.day < self.began[By.RECORDED]
+
+    @property
+    def earlier(self) -> datetime.date | None:
+        """The day of the first event, if it is before the bar's first day."""
+        occurred = self.began[By.OCCURRED]
+        return occurred if occurred < self.first else None
 
     @property
     def now_x(self) -> float:
@@ -157,7 +172,9 @@ def chosen(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
                 "changes": changes,
                 "files": list(_files(state)) if state else [],
             }
-    except (instants.BadMoment, NotComputable, *REFUSED) as error:
+    except NotComputable as error:
+        return {**context, "problem": visible(error.why), "is_known_only": by == By.OCCURRED}
+    except (instants.BadMoment, *REFUSED) as error:
         return {**context, "problem": visible(str(error))}
 
 
@@ -199,16 +216,17 @@ def _bar(request: HttpRequest, user: MemoryUser, day: datetime.date, by: By) -> 
     if may_see(request, Forecast) and (forecast := forecast_of(user)) is not None:
         assert forecast.known_until is not None
         ends, events = forecast.known_until.astimezone(zone).date(), list(events_of(user))
-    found = [(css, _local_day(at, zone)) for at, css in _moments(request, user, by)]
-    first = min((at for css, at in found if css == _BEGAN), default=today)
-    first, last = min(first, today), max(ends, today)
-    bar = TimeBar(first, today, last, min(max(day, first), last), [], by)
+    found = [(css, _local_day(at, zone)) for at, css in _moments(request, user)]
+    days = {css: min(at, today) for css, at in found if css in _BEGAN.values()}
+    began = {time: days.get(css, today) for time, css in _BEGAN.items()}
+    first, last = began[by], max(ends, today)
+    bar = TimeBar(began, first, today, last, min(max(day, first), last), [], by)
     found += [
         (f"foreseen {one['severity'] or 'info'}", day_of_event(one, zone))
         for one in sorted(events, key=lambda one: severity_rank(one["severity"] or "info"))
     ]
     marks = dict.fromkeys(Mark(bar.x_of(at), css) for css, at in found if first <= at <= last)
-    return replace(bar, marks=[mark for mark in marks if mark.css != _BEGAN])
+    return replace(bar, marks=[mark for mark in marks if mark.css not in _BEGAN.values()])
 
 
 def _local_day(at: datetime.datetime, zone: ZoneInfo) -> datetime.date:
@@ -219,18 +237,21 @@ def _local_day(at: datetime.datetime, zone: ZoneInfo) -> datetime.date:
 
 
 def _moments(
-    request: HttpRequest, user: MemoryUser, by: By
+    request: HttpRequest, user: MemoryUser
 ) -> QuerySet[Any, tuple[datetime.datetime, str]]:
-    """Return the first entry and the newest versions and alerts, in one statement."""
+    """Return the first entries and the newest versions and alerts, in one statement."""
     models: Sequence[type[Any]] = (LogEntry, Checkpoint, Alert)
     entries, versions, alerts = (
         rows_for(request, model).filter(user=user).order_by() for model in models
     )
-    began = entries.order_by(f"{by}_at").values_list(f"{by}_at", Value(_BEGAN, CharField()))
+    first, *others = (
+        entries.order_by(f"{by}_at").values_list(f"{by}_at", Value(began, CharField()))[:1]
+        for by, began in _BEGAN.items()
+    )
     made = versions.order_by("-version").values_list("created_at", Value("version", CharField()))
     opened = alerts.order_by("-opened_at")
     opened = opened.values_list("opened_at", Concat(Value("alert "), "severity"))
-    return began[:1].union(made[:MAX_MARKS], opened[:MAX_MARKS], all=True)
+    return first.union(*others, made[:MAX_MARKS], opened[:MAX_MARKS], all=True)
 
 
 # -- A day -----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The time bar of a user's page: past days as the API's `as_of`, coming days as forecast."""
 
 import datetime
+import html
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from memory.kernel.staff.models import StaffAudit
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind
-from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.checkpoints import Checkpoint, Origin
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Say, page_url, shown, text_of
 from tests.integration.commits.conftest import trip
@@ -61,9 +62,11 @@ def test_day_as_known_then_shows_the_version_of_that_day(
     checkpoint = Checkpoint.objects.get(user=booked, version=2)
     files = reverse("admin:memory_checkpoint_project", args=[checkpoint.pk])
     assert any(files in str(file) for file in context["files"])
-    # The log was not begun before today.
-    first = day(admin_client, booked, on="2020-05-02").context["day"]["bar"]
-    assert first.day == first.today
+    # Nothing was recorded before today, and the way to what happened earlier is shown.
+    page = day(admin_client, booked, on="2020-05-02")
+    bar = page.context["day"]["bar"]
+    assert (bar.first, bar.day, bar.earlier) == (bar.today, bar.today, BOOKED.date())
+    assert "?on=2020-05-01&by=occurred" in html.unescape(text_of(page))
 
 
 def test_difference_of_two_days_has_old_and_new_values(
@@ -88,6 +91,30 @@ def test_past_day_shows_the_alerts_of_that_day(admin_client: Client, populate: P
     now = day(admin_client, user)
 
     assert [page_url(alert) in text_of(page) for page in (then, now)] == [False, True]
+
+
+@pytest.mark.parametrize("on", ["2020-05-02", None])
+def test_only_days_on_which_constraints_ran_have_no_alerts(
+    admin_client: Client, booked: MemoryUser, on: str | None
+) -> None:
+    asked = {"on": on} if on else {}
+    words = shown(day(admin_client, booked, by="occurred", **asked))
+
+    assert ("There were no live alerts" in words) == (on is None)
+    assert ("Not known: no constraint ran for this user before" in words) == (on is not None)
+
+
+def test_a_day_that_cannot_be_computed_leads_to_what_was_known_then(
+    admin_client: Client, booked: MemoryUser
+) -> None:
+    imported = make_checkpoint(booked, 3, origin=Origin.IMPORTED)
+    MemoryUser.objects.filter(pk=booked.pk).update(head=imported)
+
+    page = day(admin_client, booked, on="2020-05-02", by="occurred")
+
+    assert "domains" not in page.context["day"]
+    assert "by=occurred." not in shown(page)
+    assert "?on=2020-05-02&by=recorded" in html.unescape(text_of(page))
 
 
 def test_days_before_the_log_and_no_days_are_refused_or_ignored(
