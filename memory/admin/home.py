@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from django.db import models
-from django.db.models import Count, F, QuerySet, Value
+from django.db.models import Count, Value
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -16,10 +16,9 @@ from django.utils.safestring import SafeString
 
 from memory.admin import overview
 from memory.admin.overview import PERIODS, Period
-from memory.alerts.admin.links import link_to_alert
+from memory.alerts.admin.links import link_to_alert, show_escalation
 from memory.alerts.models.alerts import (
-    BY_SEVERITY,
-    BY_STATE,
+    BY_URGENCY,
     LIVE_STATES,
     Alert,
     AlertState,
@@ -220,7 +219,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     failing = list(_failing(hindered))
     is_bad = server or failing or open_[Severity.CRITICAL]
     sees_all = may_see(request, Alert) and may_see(request, Alarm) and may_see(request, Lane)
-    worst = list(_worst_of(request)) if counts else []
+    worst = _worst_of(request) if counts else []
     if worst:
         people = {alert.user.public_id for alert in worst}
         person = people.pop() if len(people) == 1 else None
@@ -238,34 +237,39 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
             for severity, number in reversed(open_.items())
             if number
         ],
-        "worst": [_worst(alert, now) for alert in worst],
-        "more": max(sum(open_.values()) - len(worst), 0),
+        "worst": [_worst(alert) for alert in worst],
+        "more": _more(open_, worst),
         "more_url": list_url(Alert, state__exact=AlertState.OPEN),
         "may_acknowledge": request.user.has_perm("memory.change_alert"),
         "alerts": _live(counts),
     }
 
 
-def _worst_of(request: HttpRequest) -> QuerySet[Alert]:
+def _worst_of(request: HttpRequest) -> list[Alert]:
     """Return the worst open alerts or, right after an action on them, the same as before."""
     rows = rows_for(request, Alert).filter(duplicate_of=None)
     kept = kept_rows(request)
-    rows = rows.filter(state=AlertState.OPEN) if kept is None else rows.filter(pk__in=kept)
-    escalating_first = F("escalate_at").asc(nulls_last=True)
-    by_urgency = rows.order_by(BY_STATE, BY_SEVERITY, escalating_first, "-opened_at")
-    return by_urgency.select_related("user__workspace")[:MAX_WORST]
+    rows = rows.select_related("user__workspace")
+    if kept is None:
+        return list(rows.filter(state=AlertState.OPEN).order_by(*BY_URGENCY)[:MAX_WORST])
+    return sorted(rows.filter(pk__in=kept), key=lambda alert: kept.index(str(alert.pk)))
 
 
-def _worst(alert: Alert, now: datetime.datetime) -> Mapping[str, Any]:
-    until = alert.escalate_at
+def _more(open_: Mapping[Severity, int], shown: Collection[Alert]) -> str:
+    """Return how many more alerts are open, by severity, or ""."""
+    seen = Counter(alert.severity for alert in shown if alert.state == AlertState.OPEN)
+    numbers = {severity: open_[severity] - seen[severity] for severity in reversed(Severity)}
+    return ", ".join(f"{number:,} {severity}" for severity, number in numbers.items() if number > 0)
+
+
+def _worst(alert: Alert) -> Mapping[str, Any]:
     return {
         "key": alert.pk,
         "is_open": alert.state == AlertState.OPEN,
         "alert": link_to_alert(alert),
         "user": link(alert.user),
         "age": ago(alert.opened_at),
-        "escalates_in": duration(max((until - now).total_seconds(), 0)) if until else "",
-        "escalated_at": alert.escalated_at,
+        "escalation": show_escalation(alert),
     }
 
 

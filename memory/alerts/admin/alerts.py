@@ -31,11 +31,12 @@ from django.views.decorators.http import require_GET
 from memory.alerts import alert_actions, feedback
 from memory.alerts.admin.alert_events import AlertEventInline
 from memory.alerts.admin.evidence import show_constraint, show_records
-from memory.alerts.admin.links import link_to_alert
+from memory.alerts.admin.links import link_to_alert, show_escalation
 from memory.alerts.feedback import Precision, describe_precision
 from memory.alerts.models.alerts import (
     BY_SEVERITY,
     BY_STATE,
+    BY_URGENCY,
     LIVE_STATES,
     Alert,
     AlertFeedback,
@@ -161,8 +162,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     list_filter = ["state", "severity", OwnerFilter, "kind", "opened_at"]
     search_fields = ["user__user_id", "constraint", "duplicates__constraint", "message"]
     search_help_text = "Search by user id, constraint or message."
-    # Most urgent alerts first: live before resolved, severe before mild, new before old.
-    ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
+    ordering = BY_URGENCY
     actions = [
         *("acknowledge", *SNOOZES, "resolve", "reopen", "useful", "wrong", "add_note"),
         *("take", "release"),
@@ -301,7 +301,8 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @plain_column("age", "opened_at")
     def age(self, alert: Alert) -> str:
-        return ago(alert.opened_at)
+        ages = [ago(alert.opened_at), show_escalation(alert)]
+        return format_html_join(", ", "{}", ((one,) for one in ages if one))
 
     @plain_column("owner", "assigned_to")
     def owner(self, alert: Alert) -> str:

@@ -1,11 +1,12 @@
 """Links to alerts, and to the entries that events are about."""
 
 from django.db.models import QuerySet
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
-from memory.kernel.admin.display import badge, lines, shortened
+from memory.kernel.admin.display import badge, duration, lines, shortened
 from memory.kernel.admin.links import MAX_LINKS, link_by_content, link_to_list
 from memory.log.models.entries import EntryOutcome, Outcome
 from memory.versions.models.checkpoints import RecordLocation
@@ -42,3 +43,12 @@ def link_to_alert(alert: Alert) -> SafeString:
         badge(state, state.label),
         link_by_content(alert, shortened(alert.message)),
     )
+
+
+def show_escalation(alert: Alert) -> SafeString | str:
+    """Say in how much time an open alert escalates, or that it has; "" if it never does."""
+    if alert.escalate_at:
+        left = (alert.escalate_at - timezone.now()).total_seconds()
+        return f"escalates in {duration(left)}"
+    has_escalated = alert.escalated_at and alert.state == AlertState.OPEN
+    return format_html("<b>{}</b>", "escalated") if has_escalated else ""

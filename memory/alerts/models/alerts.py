@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from memory.kernel.models import privacy
@@ -58,9 +59,16 @@ class Place(models.Func):
         super().__init__(expression, among=among)
 
 
-# Sort keys that put the most urgent alerts first: live before resolved, then most severe first.
 BY_STATE = Place("state", among=",".join(AlertState.values))
 BY_SEVERITY = Place("severity", among=",".join(reversed(Severity.values)))
+# Sort keys that put the most urgent alerts first: live before resolved, severe before mild, those
+# that have escalated before those that will, and soon before late; of the others, new before old.
+BY_URGENCY = (
+    BY_STATE,
+    BY_SEVERITY,
+    Coalesce("escalate_at", "escalated_at").asc(nulls_last=True),
+    models.F("opened_at").desc(),
+)
 
 LIVE_STATES = [AlertState.OPEN, AlertState.ACKNOWLEDGED, AlertState.SNOOZED]
 
@@ -209,6 +217,7 @@ class Alert(models.Model):
                 name="alert_listed_opened",
                 condition=models.Q(duplicate_of=None),
             ),
+            # Its two first keys lead BY_URGENCY: PostgreSQL sorts by the rest within a severity.
             models.Index(
                 BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
             ),

@@ -23,7 +23,7 @@ from memory.alerts import alert_events
 from memory.alerts.admin.links import link_to_alert
 from memory.alerts.models.alerts import (
     BY_SEVERITY,
-    BY_STATE,
+    BY_URGENCY,
     LIVE_STATES,
     Alert,
     severity_rank,
@@ -267,7 +267,7 @@ def _alerts(
     if moment is not None:
         rows = alert_events.live_at(rows, moment).order_by(BY_SEVERITY, "-opened_at")
     elif getattr(user, "live_alerts", True):
-        rows = rows.filter(state__in=LIVE_STATES).order_by(BY_STATE, BY_SEVERITY, "-opened_at")
+        rows = rows.filter(state__in=LIVE_STATES).order_by(*BY_URGENCY)
     else:
         rows = rows.none()
     shown = [link_to_alert(alert) for alert in rows[: MAX_ALERTS + 1]]

@@ -474,8 +474,45 @@ def test_alerts_that_escalate_first_come_first_and_the_rest_is_counted(
     found = home(admin_client)
 
     assert found["worst"][0]["key"] == alert.pk
-    assert (len(found["worst"]), found["more"]) == (MAX_WORST, 1)
+    assert (len(found["worst"]), found["more"]) == (MAX_WORST, "1 critical")
     assert len(admin_client.get(found["more_url"]).context["cl"].result_list) == MAX_WORST + 1
+
+
+def test_front_page_and_inbox_begin_with_what_has_escalated_or_will_first(
+    admin_client: Client, rows: Rows
+) -> None:
+    now, alert = timezone.now(), rows[Alert]
+    keys = [alert.pk, uuid.uuid4(), uuid.uuid4()]
+    # The older an alert, the sooner it escalates.
+    for number, key in enumerate(keys):
+        alert.pk, alert.fingerprint = key, f"{number:064}"
+        alert.severity, alert.opened_at = Severity.CRITICAL, now - hours(3 - number)
+        alert.escalated_at = None if number else now
+        alert.escalate_at = now + hours(number) if number else None
+        alert.save()
+
+    inbox = admin_client.get(list_url(Alert))
+
+    assert [one.pk for one in inbox.context["cl"].result_list] == keys
+    assert [one["key"] for one in home(admin_client)["worst"]] == keys
+    assert re.findall("escalated|escalates in [0-9]+ ?(?:h|min)", shown(inbox)) == [
+        *("escalated", "escalates in 59 min", "escalates in 1 h"),
+    ]
+
+
+def test_after_an_act_the_front_page_has_the_same_order(admin_client: Client, rows: Rows) -> None:
+    alert = rows[Alert]
+    Alert.objects.update(escalate_at=timezone.now() + hours(1))
+    alert.refresh_from_db()
+    alert.pk, alert.fingerprint, alert.escalate_at = uuid.uuid4(), "f" * 64, None
+    alert.save()
+    before = [one["key"] for one in home(admin_client)["worst"]]
+
+    chosen = {"action": "acknowledge", "from_page": "home", "_selected_action": before[0]}
+    after = admin_client.post(list_url(Alert), {**chosen, "shown": before}, follow=True)
+
+    assert [one["key"] for one in after.context["home"]["worst"]] == before
+    assert [one["key"] for one in home(admin_client)["worst"]] == before[1:]
 
 
 def test_an_endpoint_that_fails_shows_from_the_first_failure(
