@@ -33,9 +33,9 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
         workspace=version.constraint.workspace_id, head__isnull=False
     )
     if backtest is not None and backtest.state == BacktestState.FINISHED:
-        more = with_project.count() - count_users(backtest)["looked_at"]
-        since = f" Since then, {more:,} more users have got a project." if more > 0 else ""
-        return Tested(True, f"{conclusion(backtest)}{since}", backtest)
+        looked_at, now = count_users(backtest)["looked_at"], with_project.count()
+        part = f" {now:,} users have a project now." if now > looked_at else ""
+        return Tested(True, f"{conclusion(backtest)}{part}", backtest)
     if not with_project.exists():
         nobody = "There are no users to backtest on: no user in the workspace has a project."
         return Tested(True, nobody, backtest)

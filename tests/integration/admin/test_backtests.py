@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.constraints import backtests
+from memory.constraints import backtest_reports, backtests
 from memory.constraints.admin import backtests as backtests_admin
 from memory.constraints.models.backtests import Backtest, BacktestState
 from memory.constraints.models.workspace_constraints import (
@@ -93,6 +93,20 @@ def test_failed_users_do_not_count_as_silent(admin_client: Client, backtest: Bac
     assert "3 alerts, for 1 of 1 user" in words
     assert "backtested on 2 of 3 users, of whom 1 could not be evaluated" in words
     assert "failed bob no engine" in words
+
+
+def test_approval_names_the_users_that_a_backtest_left_out_and_no_cause(
+    backtest: Backtest, user: MemoryUser, version: WorkspaceConstraintVersion
+) -> None:
+    user.refresh_from_db()
+    for name in ("carol", "dave", "eve"):
+        MemoryUser.objects.create(workspace=user.workspace, user_id=name, head=user.head)
+    end(backtest)
+
+    detail = backtest_reports.tested(version).detail
+
+    # A sample leaves users out as well as a project that is newer than the backtest.
+    assert detail.endswith("backtested on 2 of 3 users. 4 users have a project now.")
 
 
 def test_its_page_tells_how_far_it_got_and_what_it_found(
