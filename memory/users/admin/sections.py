@@ -81,7 +81,7 @@ def show_constraints(user: MemoryUser, *, may_write: bool) -> SafeString | str:
 
     def useful(path: str) -> str:
         if path not in judged:
-            return "no verdict yet"
+            return "not rated yet"
         return f"useful {feedback.describe_precision(judged[path])}"
 
     def named(path: str) -> SafeString:

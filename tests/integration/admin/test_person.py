@@ -194,7 +194,7 @@ def test_constraints_lead_to_where_they_are_written(
     assert f'<a href="{address}"><bdi>allergy</bdi></a>: useful 100% (1 of 1)' in page
 
     AlertFeedback.objects.all().delete()
-    assert "allergy : no verdict yet" in shown(admin_client.get(page_url(user)))
+    assert "allergy : not rated yet" in shown(admin_client.get(page_url(user)))
 
     # A member of the staff who may only view gets no links to actions.
     reader = staff("view_memoryuser", "view_content")
