@@ -109,6 +109,10 @@ _DAY_OF_MONTH = re.compile(
 )
 _MONTH_AND_YEAR = re.compile(rf"\b({_MONTH})\s{{1,3}}[^\W\d]{{1,4}}\s{{1,3}}{_YEAR}")
 _YEAR_FIRST = re.compile(r"(?<![\d.,/-])(\d\d)[./-]\s?(\d{1,2})[./-]\s?(\d{1,2})(?!\d)")
+# "来月5日" is a day of the next month, "来月5日間" five days of it.
+_DAY_OF_NEAR_MONTH = re.compile(
+    rf"((?:next|this|last) month){_NEAR}(\d{{1,2}}){_NEAR}(?:[号號日]|days\b)(?!{_NEAR}[間间])"
+)
 _BESIDE_NUMBER = r"\.?\s{0,2}\d"
 _SHORT_MONTH = re.compile(
     rf"(?P<before>\d[^\s\d]{{0,3}}\s{{0,3}}(?:[^\W\d]{{1,3}}\s{{1,3}})?)?"
@@ -156,6 +160,8 @@ def restated(text: str, lexicon: Lexicon) -> str:
         text = _DIGIT_BY_DIGIT.sub(lambda match: match[0].translate(_HAN_DIGITS), text)
     text = _SHORT_MONTH.sub(_short_month, _with_marks(text, lexicon)).replace(SHORT, "")
     text = _with_parts(re.sub(" {2,}", " ", text))
+    if lexicon.is_year_first:
+        text = _DAY_OF_NEAR_MONTH.sub(r"\1 the \2th ", text)
     text = _NEXT.sub(lambda match: f" next {match['period'] or match['period_']} ", text)
     text = _LAST.sub(lambda match: f" last {match['period'] or match['period_']} ", text)
     text = _SINCE.sub(lambda match: f" last {_length(match)} ", text)

@@ -93,6 +93,9 @@ def test_other_values_are_refused(text: str, value: Value) -> None:
         ("गाड़ी डेढ़ लाख रुपये की है।", 150_000, 100_000),
         ("Das Haus kostet 3,5 Millionen Euro.", 3_500_000, 35),
         ("Ich brauche ein Dutzend Eier.", 12, 20),
+        ("下个月五号我去上海。", datetime.date(2026, 4, 5), datetime.date(2026, 4, 6)),
+        ("来月5日に京都へ行きます。", datetime.date(2026, 4, 5), datetime.date(2026, 4, 6)),
+        ("다음 달 5일에 부산에 가요.", datetime.date(2026, 4, 5), datetime.date(2026, 4, 6)),
         ("We hebben drieënhalve kilo kaas gekocht.", Decimal("3.5"), 3),
         (
             "女儿二零一九年二月二十三日出生。",
