@@ -272,21 +272,23 @@ def add_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return explained
 
 
-def lapses(forecast: Forecast, time_zone: str) -> list[tuple[datetime.date, str]]:
-    """Return which records will lapse within the horizon, and their first day without them.
+def lapses(user: MemoryUser) -> list[tuple[datetime.date, str]]:
+    """Return which records of the head will lapse, and their first day without them.
 
-    Of each domain, only the newest files are read.
+    Looks from today as far ahead as forecasts do, but needs none: users without constraints have
+    no forecast. Of each domain, only the newest files are read. During a redaction, none is read,
+    since the head may still contain what is redacted.
     """
-    if forecast.checkpoint is None or forecast.start is None:
+    if user.head is None or user.redacting_since is not None:
         return []
-    first = forecast.start.astimezone(ZoneInfo(time_zone)).date()
-    until = first + datetime.timedelta(days=forecast.horizon_days)
+    first = timezone.now().astimezone(ZoneInfo(user.time_zone)).date()
+    until = first + horizon()
     found = []
-    for domain in checkpoints.outline(forecast.checkpoint).domains.values():
+    for domain in checkpoints.outline(user.head).domains.values():
         if not any(class_.field(LAPSES_AFTER) for class_ in domain.classes.values()):
             continue
         paths = [*domain.state_paths()][-MAX_FILES:]
-        for path, text in checkpoints.read_files(forecast.checkpoint, paths).items():
+        for path, text in checkpoints.read_files(user.head, paths).items():
             for name, records in parse_state(path, text, domain).records.items():
                 for record in records.values():
                     last_day = last_day_of(record.fields.get(LAPSES_AFTER))

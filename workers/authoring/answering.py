@@ -148,7 +148,12 @@ class _Session:
             value = f"{value[:MAX_VALUE]} ... ({len(value)} characters; the answer has all of them)"
         reply = f"Query {len(self._queries)} has the value ({output['type']}): {value}"
         ties = "".join(f"\nA tie: {tie}" for tie in output.get("ties", ()))
-        return reply + ties + _printed(self._queries[-1])
+        lapsed = "".join(
+            f"\nLeft out of {one['domain']}.{one['collection']}, since they have lapsed:"
+            f" {one['count']}"
+            for one in output["evidence"].get("lapsed", ())
+        )
+        return reply + ties + lapsed + _printed(self._queries[-1])
 
     def _answer(self, number: int | None, code: str | None, note: str) -> str:
         if code is not None:

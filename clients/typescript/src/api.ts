@@ -2713,6 +2713,7 @@ export interface components {
             computed_at: string | null;
             /** Format: date-time */
             start: string | null;
+            /** @description How many days forecasts look ahead; 0 if the server computes none. */
             horizon_days: number;
             /**
              * Format: date-time
@@ -2728,7 +2729,7 @@ export interface components {
             wakes_at: string | null;
             /** @description The events since the start of the forecast, in chronological order. */
             events: components["schemas"]["ForeseenEvent"][];
-            /** @description The records that will lapse within the horizon, soonest first; in a very large domain, only the newest are looked at. If constraints read them, `events` has what follows. */
+            /** @description The records of the newest version that will lapse within `horizon_days` from today, soonest first, with or without constraints; in a very large domain, only the newest are looked at. If constraints read them, `events` has what follows. */
             lapses: components["schemas"]["ForeseenLapse"][];
             unforeseen: components["schemas"]["Unforeseen"][];
         };

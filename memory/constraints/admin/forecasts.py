@@ -217,7 +217,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @content_column("records that will lapse")
     def lapses(self, forecast: Forecast) -> SafeString | str:
-        coming = forecasts.lapses(forecast, forecast.user.time_zone)
+        coming = forecasts.lapses(forecast.user)
         return lines(format_html("{} {}", f"{day}", inline(name)) for day, name in coming[:LISTED])
 
     @content_column("constraints without a complete forecast")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -92,7 +93,9 @@ class ForecastSerializer(serializers.Serializer[Any]):
     )
     computed_at = serializers.DateTimeField(allow_null=True)
     start = serializers.DateTimeField(allow_null=True)
-    horizon_days = serializers.IntegerField()
+    horizon_days = serializers.IntegerField(
+        help_text="How many days forecasts look ahead; 0 if the server computes none."
+    )
     known_until = serializers.DateTimeField(
         allow_null=True, help_text="The time until which the forecast covers all constraints."
     )
@@ -107,9 +110,9 @@ class ForecastSerializer(serializers.Serializer[Any]):
     )
     lapses = ForeseenLapseSerializer(
         many=True,
-        help_text="The records that will lapse within the horizon, soonest first; in a very large"
-        " domain, only the newest are looked at. If constraints read them, `events` has what"
-        " follows.",
+        help_text="The records of the newest version that will lapse within `horizon_days` from"
+        " today, soonest first, with or without constraints; in a very large domain, only the"
+        " newest are looked at. If constraints read them, `events` has what follows.",
     )
     unforeseen = UnforeseenSerializer(many=True)
 
@@ -121,19 +124,18 @@ class UserForecast(UserScopedView):
     def get(self, request: Request, user_id: str) -> Response:
         """Return the alerts that will open, change and resolve if nothing changes but the clock."""
         user = self.memory_user()
+        lapses = [{"day": day, "record": name} for day, name in forecasts.lapses(user)]
         rows = Forecast.objects.filter(user=user, checkpoint__isnull=False)
         forecast = defer_large(rows, "checkpoint", keep=Forecast.LARGE).first()
         if forecast is None or forecast.checkpoint is None:
-            return Response(ForecastSerializer(_NONE).data)
+            none = {**_NONE, "horizon_days": settings.UAC_FORECAST_DAYS, "lapses": lapses}
+            return Response(ForecastSerializer(none).data)
         answer = {
             "version": forecast.checkpoint.version,
             "current": _is_current(user, forecast),
             **{name: getattr(forecast, name) for name in _COPIED},
             "events": forecasts.add_causes(forecast.timeline),
-            "lapses": [
-                {"day": day, "record": name}
-                for day, name in forecasts.lapses(forecast, user.time_zone)
-            ],
+            "lapses": lapses,
             "unforeseen": forecasts.unforeseen(forecast, user.time_zone),
         }
         return Response(ForecastSerializer(answer).data)
@@ -143,9 +145,7 @@ _COPIED = ("computed_at", "start", "horizon_days", "known_until", "next_change",
 _NONE: dict[str, Any] = {
     **dict.fromkeys(("version", *_COPIED)),
     "current": False,
-    "horizon_days": 0,
     "events": [],
-    "lapses": [],
     "unforeseen": [],
 }
 

@@ -321,6 +321,18 @@ def test_a_tie_is_told_to_the_model_and_beside_the_answer(
     assert output["ties"][0] in shown(server)
 
 
+def test_model_is_told_what_has_lapsed(
+    ask: Ask, api: APIClient, model: Callable[..., LlmServer]
+) -> None:
+    lapsed = trip("Bonn", key="d", cost=7, on="2026-03-02", lapses_after="2026-04-01")
+    assert api.post("/v1/users/ada/entries/", {"kind": "record", **lapsed}).status_code == 202
+    finish_work()
+    server = model(queries("len(trips)"), queries("sum(1 for t in trips if t.lapses_after)"))
+    ask(at="2026-05-01")
+    assert "Left out of travel.trips, since they have lapsed: 1" in shown(server)
+    assert server.requests[-1].results[-1].startswith("Query 2 has the value (int): 1")
+
+
 def test_a_long_value_is_given_whole(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(queries("[t.to * 25 for t in trips] * 40"), answers(1))
 

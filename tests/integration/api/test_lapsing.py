@@ -225,3 +225,25 @@ def test_an_alert_resolves_when_its_record_lapses_and_the_forecast_says_so(
         dispatching.queue_runs_by_the_clock()
         work()
     assert Alert.objects.get().state == "resolved"
+
+
+def test_without_constraints_a_forecast_names_the_records_that_will_lapse(
+    api: APIClient, user: MemoryUser, append: Append
+) -> None:
+    today = timezone.now().astimezone(ZoneInfo(user.time_zone)).date()
+    tomorrow, in_ten_years = (today + datetime.timedelta(days=days) for days in (1, 3650))
+    append(
+        trip_to("Oslo", valid_until="2020-06-01"),
+        trip_to("Rome", valid_until=today.isoformat()),
+        trip_to("Bonn", valid_until=in_ten_years.isoformat()),
+    )
+
+    forecast = api.get(f"{USER}forecast/").json()
+
+    assert (forecast["version"], forecast["horizon_days"]) == (None, 365)
+    assert forecast["lapses"] == [{"day": tomorrow.isoformat(), "record": "travel.trips:rome"}]
+
+    user.refresh_from_db()
+    user.redacting_since = timezone.now()
+    user.save()
+    assert api.get(f"{USER}forecast/").json()["lapses"] == []

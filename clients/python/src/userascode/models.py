@@ -1079,6 +1079,7 @@ class Forecast(Model):
     computed_at: datetime.datetime | None
     start: datetime.datetime | None
     horizon_days: int
+    """How many days forecasts look ahead; 0 if the server computes none."""
     known_until: datetime.datetime | None
     """The time until which the forecast covers all constraints."""
     next_change: datetime.datetime | None
@@ -1087,8 +1088,9 @@ class Forecast(Model):
     events: list[ForeseenEvent]
     """The events since the start of the forecast, in chronological order."""
     lapses: list[ForeseenLapse]
-    """The records that will lapse within the horizon, soonest first; in a very large domain,
-    only the newest are looked at. If constraints read them, `events` has what follows."""
+    """The records of the newest version that will lapse within `horizon_days` from today,
+    soonest first, with or without constraints; in a very large domain, only the newest are
+    looked at. If constraints read them, `events` has what follows."""
     unforeseen: list[Unforeseen]
 
 
