@@ -212,7 +212,8 @@ class Checker:
         for row in self._rows("SELECT * FROM memory_logentry ORDER BY user_id, seq"):
             count, previous = chains[row["user_id"]]
             if row["redacted_at"] is None:
-                payload = _canonical({name: row[name] for name in PAYLOAD})
+                trust = {} if row["trust"] == "user" else {"trust": row["trust"]}
+                payload = _canonical({**{name: row[name] for name in PAYLOAD}, **trust})
                 if hashlib.sha256(row["salt"] + payload).digest() != row["payload_hash"]:
                     yield f"{self._who(row)}: entry {row['seq']} is not what was hashed"
             line = [previous.hex(), row["seq"], row["kind"], _instant(row["occurred_at"]),
