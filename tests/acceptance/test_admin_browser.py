@@ -168,7 +168,7 @@ def is_on_screen(cell: Any) -> bool:
     [
         (
             "/admin/memory/alert/",
-            [f"#result_list .field-{name}" for name in ("level", "standing", "user", "rule_name")],
+            [f"#result_list .field-{name}" for name in ("level", "standing", "about")],
         ),
         (
             "/admin/memory/alarm/work/",
@@ -699,6 +699,21 @@ def test_alerts_are_sorted_out_by_keys_beside_the_list(page: Page, loaded: Perso
     page.keyboard.press("?")
     expect(page.locator("details.keys").first).to_have_attribute("open", "")
     assert re.match(r"\(\d+\) Alerts", page.title())
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1300])
+def test_no_part_of_an_alert_is_wider_than_the_list(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/admin/memory/alert/")
+    page.keyboard.press("j")
+    if width >= 1200:
+        expect(page.get_by_role("complementary", name="The chosen alert")).to_be_visible()
+    box = page.locator("#result_list").bounding_box()
+    assert box is not None
+    for part in page.locator("#result_list tbody :is(.field-headline a, .field-about span)").all():
+        place = part.bounding_box()
+        assert place is not None
+        assert place["x"] + place["width"] <= box["x"] + box["width"]
 
 
 def test_one_key_acknowledges_and_goes_on_and_the_message_undoes_it(

@@ -60,7 +60,7 @@ def test_three_clicks_lead_from_the_front_page_to_the_entry(page: Page, person: 
     expect(row.get_by_text("warning", exact=True)).to_be_visible()
     expect(row.get_by_text("open", exact=True)).to_be_visible()
     expect(row).to_contain_text(person.user_id)
-    expect(row.locator(".field-rule_name")).to_contain_text("late")
+    expect(row.locator(".field-about")).to_contain_text("late")
 
     row.get_by_role("link", name=message_about("passport")).click()  # opens beside the list
     expect(page.locator(".field-evidence_tree")).to_contain_text("Task passport in work.tasks")

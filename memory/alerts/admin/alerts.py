@@ -157,8 +157,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     labels = {"last_run": "last reported by"}
 
-    list_display = [*("level", "headline", "standing", "user", "rule_name", "age", "owner")]
+    list_display = ["level", "headline", "standing", "about"]
     list_display_links = ["headline"]
+    list_select_related = ["user__workspace"]
     list_filter = ["state", "severity", OwnerFilter, "kind", "opened_at"]
     search_fields = ["user__user_id", "constraint", "duplicates__constraint", "message"]
     search_help_text = "Search by user id, constraint or message."
@@ -299,12 +300,20 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         is_paused = getattr(alert, "is_paused", False)
         return format_html("{} {}", state, badge("paused", "user paused")) if is_paused else state
 
-    @plain_column("age", "opened_at")
-    def age(self, alert: Alert) -> str:
-        ages = [ago(alert.opened_at), show_escalation(alert)]
-        return format_html_join(", ", "{}", ((one,) for one in ages if one))
+    @plain_column("user, constraint and age")
+    def about(self, alert: Alert) -> str:
+        """Show whose alert it is, what found it, how old and how urgent it is, and who has it."""
+        causes = [] if masking.is_hidden() else alert.causes
+        owner = format_html("taken by {}", self.owner(alert)) if alert.assigned_to else ""
+        facts = [
+            link(alert.user),
+            *(inline(rule_of(one.constraint)) for one in causes),
+            format_html("opened {} ago", ago(alert.opened_at)),
+            *(show_escalation(alert), owner),
+        ]
+        return format_html_join(" ", "<span>{}</span>", ((one,) for one in facts if one))
 
-    @plain_column("owner", "assigned_to")
+    @plain_column("owner")
     def owner(self, alert: Alert) -> str:
         return inline(alert.assigned_to) if alert.assigned_to else "nobody"
 
@@ -345,11 +354,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             )
             for one in alert.feedback.all()
         )
-
-    @content_column("constraint", "constraint")
-    def rule_name(self, alert: Alert) -> str:
-        names = (rule_of(one.constraint) for one in alert.causes)
-        return format_html_join(", ", "{}", ((inline(name),) for name in names))
 
     @content_column("also reported by")
     def found_also(self, alert: Alert) -> str:
