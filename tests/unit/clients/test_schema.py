@@ -1,5 +1,6 @@
 """A user's classes in the product's code: the module that `userascode pull` writes."""
 
+import asyncio
 import datetime
 import importlib.util
 import os
@@ -13,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 import userascode
-from userascode import Client
+from userascode import AsyncClient, Client
 from userascode.schema import SchemaChanged
+from userascode.typed_json import row_of
 
 OPTIONS = ("--strict", "--config-file", "", "--follow-imports", "silent")
 STATE = {
@@ -141,3 +143,31 @@ def test_products_that_use_it_are_type_checked(tmp_path: Path, code: str, errors
 
     assert (checked.returncode == 0) is (errors == ""), checked.stdout
     assert errors in checked.stdout
+
+
+def test_both_clients_write_the_same_module() -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=STATE))
+
+    async def written() -> str:
+        async with AsyncClient("https://uac.example.com", "k", transport=transport) as client:
+            return await client.user("ada").schema()
+
+    client = Client("https://uac.example.com", "k", transport=transport)
+    assert asyncio.run(written()) == client.user("ada").schema()
+
+
+def test_a_record_is_a_row_of_plain_values() -> None:
+    record = {"$record": "Trip", "key": "rome", "sources": [1], "fields": TRIP}
+
+    assert row_of(record) == {
+        "key": "rome",
+        "to": "Rome",
+        "cost": "12.50",
+        "starts": "2026-01-02",
+        "status": "open",
+        "passport": {"key": "p"},
+        "legs": [{"number": "9007199254740993"}],
+        "days": {"$monday": 1},
+        "since": "2021-11",
+    }
+    assert row_of({"user_id": "ada"}) == {"user_id": "ada"}

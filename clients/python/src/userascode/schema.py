@@ -5,7 +5,6 @@ and `Memory`, whose attributes are the user's collections: `Memory(user).trips[0
 by your type checker, and is the value in Python. This is what such a module imports.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NewType, TypeVar, overload
 
@@ -14,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from userascode._sync.user import User
 from userascode.errors import UserAsCodeError
 from userascode.models import TypedRecord
+from userascode.typed_json import without_tags
 
 # "2021", "2021-11" or "2021-11-05"; "1995~" is about that year, and "2023-07-15/2023-07-16" one of
 # these days: see docs/values.md.
@@ -106,24 +106,5 @@ class Singleton(Generic[RecordType]):
 
 def _data(record: TypedRecord) -> dict[str, Any]:
     """Return the fields of a record's class, with their values as JSON."""
-    fields = {name: _plain(value) for name, value in record.fields.items()}
+    fields = {name: without_tags(value) for name, value in record.fields.items()}
     return {**fields, "key": record.key, "sources": record.sources}
-
-
-def _plain(value: Any) -> Any:
-    """Return typed JSON without its tags, which say what the class says too."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if not isinstance(value, Mapping):
-        return value
-    if "$enum" in value:
-        return value["value"]
-    if "$ref" in value:
-        return {"key": value["key"]}
-    if "$object" in value:
-        return _plain(value["fields"])
-    if "$dict" in value:
-        return {name: _plain(item) for name, item in value["$dict"]}
-    if len(value) == 1 and next(iter(value)).startswith("$"):  # $date, $decimal, $int …
-        return next(iter(value.values()))
-    return {name: _plain(item) for name, item in value.items()}

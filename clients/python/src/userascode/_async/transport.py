@@ -12,6 +12,7 @@ from userascode import protocol
 from userascode.base import Model
 from userascode.errors import ConnectionFailed, StillRunning, UnexpectedAnswer
 from userascode.protocol import Request
+from userascode.typed_json import row_of
 
 Answer = TypeVar("Answer", bound=Model)
 Item = TypeVar("Item", bound=Model)
@@ -136,10 +137,7 @@ class AsyncPages(Generic[Item]):
         import pandas as pd
 
         items = [item.model_dump(by_alias=True) for item in await self.all()]
-        rows = [
-            {"key": item["key"], **item["fields"]} if "$record" in item else item for item in items
-        ]
-        return pd.DataFrame(rows)
+        return pd.DataFrame([row_of(item) for item in items])
 
     def _next(self, following: str | int | None) -> Request | None:
         """Return the request for the next page: by its number, or by the cursor in its address."""
