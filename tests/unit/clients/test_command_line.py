@@ -89,6 +89,25 @@ def test_keyring_that_no_longer_has_the_key_is_told(
     assert login.load(None, "given") == (URL, "given")
 
 
+def test_key_is_in_the_keyring_if_there_is_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passwords = dict[tuple[str, str], str]()
+
+    def set_password(service: str, url: str, key: str) -> None:
+        passwords[service, url] = key
+
+    def get_password(service: str, url: str) -> str | None:
+        return passwords.get((service, url))
+
+    keyring = SimpleNamespace(set_password=set_password, get_password=get_password)
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+
+    assert login.store(URL, "kept") == "the system's keyring"
+
+    assert passwords == {("userascode", URL): "kept"}
+    assert "kept" not in file.read_text()
+    assert login.load(None, None) == (URL, "kept")
+
+
 def constraint_without_tests(folder: Path) -> list[str]:
     (folder / "rule.py").touch()
     return ["constraints", "push", "ada", str(folder)]
