@@ -694,11 +694,26 @@ def test_alerts_are_sorted_out_by_keys_beside_the_list(page: Page, loaded: Perso
     assert [alert["message"] for alert in loaded.alerts("acknowledged")] == [MESSAGE]
     page.keyboard.press("n")
     page.keyboard.type("called the doctor")
-    chosen.get_by_role("button", name="Add note").click()
+    page.keyboard.press("Enter")
     expect(chosen.get_by_text("called the doctor")).to_be_visible()
     page.keyboard.press("?")
-    expect(page.locator("details.keys").first).to_have_attribute("open", "")
+    expect(page.locator("#keys")).to_be_in_viewport(ratio=1)
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_hidden()
     assert re.match(r"\(\d+\) Alerts", page.title())
+
+    page.keyboard.press("r")
+    expect(chosen.get_by_label("Reason (")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(chosen.get_by_role("heading", name=MESSAGE)).to_be_visible()
+    page.keyboard.press("r")
+    expect(chosen.get_by_label("Reason (")).to_be_focused()
+    page.keyboard.type("the doctor knows: all fine")
+    page.keyboard.press("Enter")
+    expect(row.locator(".field-standing")).to_have_text(re.compile("resolved"))
+    expect(chosen.get_by_text("the doctor knows: all fine")).to_be_visible()
+    chosen.get_by_role("button", name="Reopen").click()
+    expect(row.locator(".field-standing")).to_have_text(re.compile("open"))
 
 
 @pytest.mark.parametrize("width", [390, 1000, 1300])

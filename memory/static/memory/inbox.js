@@ -38,6 +38,9 @@
         if (index >= 0) {
             mark(index);
         }
+        // Keys go on from the field that the page asks for, or from the list.
+        const lost = document.activeElement === document.body ? link(rows()[chosen]) : null;
+        (content.querySelector('[autofocus]') ?? lost)?.focus({preventScroll: true});
         const state = content.querySelector('.fieldBox.field-standing .readonly');
         const cell = rows()[chosen]?.querySelector('.field-standing');
         if (state && cell) {
@@ -75,6 +78,13 @@
         }
     });
 
+    inbox?.addEventListener('click', event => {
+        if (event.target.closest('.cancel-link')) {
+            event.preventDefault();
+            choose(chosen);
+        }
+    });
+
     inbox?.addEventListener('submit', event => {
         event.preventDefault();
         const {form, submitter} = {form: event.target, submitter: event.submitter};
@@ -109,19 +119,30 @@
         s: () => unfold('snooze_for_a_day', 'button:enabled'),
         r: () => press('resolve'),
         n: () => unfold('add_note', 'input[name=note]'),
-        '?': () => { const help = document.querySelector('details.keys'); help.open = !help.open; },
+        '?': () => document.getElementById('keys').togglePopover(),
     };
     const isTyping = () => document.activeElement?.closest('textarea, select, input:not([type=checkbox]), .editor');
     // Keys act one after the other: each waits until the alert of the one before it is shown.
     let acting = Promise.resolve();
     document.addEventListener('keydown', event => {
+        const menu = event.target.closest('.menu details[open]');
         if (event.key === 'Escape') {
-            const menu = event.target.closest('.menu details[open]');
             if (menu) {
                 menu.open = false;
                 menu.querySelector('summary').focus();
+            } else {
+                inbox?.querySelector('.cancel-link')?.click();
             }
             return;
+        }
+        if (event.key === 'Enter' && event.target.matches('.menu input[name=note]')) {
+            // Without its own button, a reason leads to the choice that it belongs to. This key must
+            // not press the button that it leads to.
+            const choice = menu?.querySelector('form:has(button:first-of-type:disabled) button:enabled');
+            if (choice) {
+                event.preventDefault();
+                choice.focus();
+            }
         }
         const key = keys[event.key];
         if (key && !isTyping() && !event.ctrlKey && !event.metaKey && !event.altKey) {
