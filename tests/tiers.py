@@ -78,6 +78,7 @@ EXTENDED = {
     "tools of other people on whole projects": (
         "tests/integration/export/test_round_trip.py::test_rich_project_comes_back_unchanged",
         "tests/integration/export/test_zip.py::test_empty_project_runs",
+        "tests/unit/clients/test_oldest_python.py::test_packages_use_nothing_newer",
         "tests/unit/clients/test_schema.py::test_products_that_use_it_are_type_checked",
         "tests/integration/export/test_zip.py::test_records_alone",
         "tests/unit/project/test_rendered_code.py::test_stubs_say_of_every_name",
