@@ -9,6 +9,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.forms import UserChangeForm
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -126,6 +127,20 @@ class RolesField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg] # no
         return f"{obj.name}: {summary}" if summary else str(obj.name)
 
 
+class StaffUserForm(UserChangeForm[User]):
+    """The form of an account, which needs staff status for its roles to count."""
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("groups") and not cleaned.get("is_staff"):
+            self.add_error(
+                "is_staff",
+                "An account with a role needs this: without it, every page of the admin refuses"
+                " the account. To keep the account out, untick Active instead.",
+            )
+        return cleaned
+
+
 @admin.register(User)
 class StaffUserAdmin(_Noted, UserAdmin[User]):
     """Staff accounts, with their roles and the workspaces they may see."""
@@ -133,6 +148,7 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
     class Media:
         css = {"all": ["memory/admin.css"]}
 
+    form = StaffUserForm
     inlines = [StaffAccessInline]
     filter_horizontal = ["user_permissions"]
     readonly_fields = ["last_login", "date_joined", "password_page"]

@@ -401,6 +401,21 @@ def test_account_managers_grant_workspaces(admin_client: Client, workspace: Work
     assert "new" in text_of(admin_client.get(list_url(StaffAccess)))
 
 
+def test_a_role_needs_staff_status(admin_client: Client) -> None:
+    account = User.objects.create(username="new")
+    url = reverse("admin:auth_user_change", args=[account.pk])
+    viewer = Group.objects.get(name="viewer")
+    forms = {"access-TOTAL_FORMS": "1", "access-INITIAL_FORMS": "0", "access-0-user": account.pk}
+    fields = {"username": "new", "is_active": "on", "groups": [viewer.pk], **forms}
+
+    refused = admin_client.post(url, fields)
+    assert list(refused.context["adminform"].form.errors) == ["is_staff"]
+    assert not account.groups.exists()
+
+    admin_client.post(url, {**fields, "is_staff": "on"})
+    assert list(account.groups.all()) == [viewer]
+
+
 def test_permissions_apart_from_roles_can_be_taken_away(admin_client: Client) -> None:
     account = User.objects.create(username="new", is_staff=True)
     account.user_permissions.add(Permission.objects.get(codename="grant_manage"))
