@@ -25,7 +25,7 @@ from memory.alerts.models.alerts import (
     PausedConstraint,
     Severity,
 )
-from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.alerts.models.webhooks import Delivery, DeliveryState, WebhookEndpoint
 from memory.kernel.admin.display import ago, counted, duration, inline, sandbox_badge
 from memory.kernel.admin.hosts import state_of
 from memory.kernel.admin.links import link, link_to_list, list_url
@@ -216,7 +216,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     # A model that fails for users is said once, with these users.
     is_said = alarms.failing_alarm(LaneName.STRUCTURE) if hindered.get("failing") else ""
     server = [one for one in _alarms(request) if one["name"] != is_said]
-    failing = list(_failing(hindered))
+    failing = list(_failing(request, hindered))
     is_bad = server or failing or open_[Severity.CRITICAL]
     sees_all = may_see(request, Alert) and may_see(request, Alarm) and may_see(request, Lane)
     worst = _worst_of(request) if counts else []
@@ -292,7 +292,7 @@ def _hindered(request: HttpRequest) -> Mapping[str, int]:
     return dict(first.union(*others, all=True))
 
 
-def _failing(counts: Mapping[str, int]) -> Iterator[SafeString]:
+def _failing(request: HttpRequest, counts: Mapping[str, int]) -> Iterator[SafeString]:
     """Yield what outside this server keeps failing, and what comes of it."""
     if number := counts.get("failing"):
         users = link_to_list(
@@ -302,11 +302,16 @@ def _failing(counts: Mapping[str, int]) -> Iterator[SafeString]:
             "The language model fails for {}: what they say is not understood until it succeeds.",
             users,
         )
-    if number := counts.get("endpoint"):
-        endpoints = link_to_list(
-            WebhookEndpoint, counted(number, "webhook endpoint"), failing="yes"
+    failing = rows_for(request, WebhookEndpoint).filter(enabled=True).exclude(failing_since=None)
+    since = failing.order_by("failing_since").values_list("failing_since", flat=True)
+    if (number := counts.get("endpoint")) and (first := since.first()):
+        waiting = Delivery.objects.filter(endpoint__in=failing, state=DeliveryState.PENDING)
+        yield format_html(
+            "Calls to {} have failed for {}. Waiting until one succeeds: {}.",
+            link_to_list(WebhookEndpoint, counted(number, "webhook endpoint"), failing="yes"),
+            ago(first),
+            counted(waiting.count(), "message"),
         )
-        yield format_html("Calls fail to {}: its messages wait until one succeeds.", endpoints)
 
 
 def _paused(counts: Mapping[str, int]) -> Sequence[SafeString]:

@@ -27,6 +27,7 @@ from memory.kernel.admin.base import MemoryAdmin, ReadOnlyAdmin, ReadOnlyInline
 from memory.kernel.admin.columns import content_column, plain_column
 from memory.kernel.admin.display import (
     NOTHING,
+    ago,
     badge,
     counted,
     inline,
@@ -347,9 +348,21 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @plain_column("waits for")
     def waits_for(self, delivery: Delivery) -> str:
-        """Link to the earlier message about the same alert that must be settled first."""
-        before = outbox.before(delivery)
-        return link(before, str(before)) if before else NOTHING
+        """Link to what keeps a message waiting.
+
+        That is the earlier message about the same alert, or else the endpoint, if calls to it fail:
+        messages that have never been sent then wait, too.
+        """
+        if before := outbox.before(delivery):
+            return link(before, str(before))
+        endpoint = delivery.endpoint
+        if delivery.standing != DeliveryStanding.PENDING or endpoint.failing_since is None:
+            return NOTHING
+        return format_html(
+            "{}: calls to it have failed for {}",
+            link(endpoint, "its endpoint"),
+            ago(endpoint.failing_since),
+        )
 
     @plain_column("endpoint", "endpoint__url")
     def endpoint_link(self, delivery: Delivery) -> str:

@@ -519,13 +519,14 @@ def test_an_endpoint_that_fails_shows_from_the_first_failure(
     admin_client: Client, rows: Rows
 ) -> None:
     endpoint = rows[WebhookEndpoint]
-    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
-        enabled=True, failing_since=timezone.now()
-    )
+    began_at = timezone.now() - datetime.timedelta(minutes=24, seconds=9)
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(enabled=True, failing_since=began_at)
 
     found = home(admin_client)
 
     assert found["tone"] == "bad"
+    page = shown(admin_client.get("/admin/"))
+    assert "have failed for 24 min . Waiting until one succeeds: 1 message." in page
     url = re.search(r'href="([^"]*)"', " ".join(found["failing"]))
     assert url is not None
     listed = admin_client.get(html.unescape(url[1])).context["cl"].queryset

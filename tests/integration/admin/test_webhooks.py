@@ -1,5 +1,6 @@
 """The staff manage webhooks: endpoints, their secrets, and messages to send again."""
 
+import datetime
 import re
 from typing import Any
 
@@ -179,6 +180,22 @@ def test_the_page_of_a_message_names_the_one_it_waits_for(admin_client: Client, 
 
     assert f"Waits for: {first}" in shown(admin_client.get(page_url(second)))
     assert "Waits for: –" in shown(admin_client.get(page_url(first)))
+
+
+def test_the_page_of_a_message_says_for_how_long_its_endpoint_has_failed(
+    admin_client: Client, rows: Rows
+) -> None:
+    delivery = rows[Delivery]
+    began_at = timezone.now() - datetime.timedelta(minutes=24, seconds=9)
+    WebhookEndpoint.objects.update(enabled=True, failing_since=began_at)
+    waits = "Waits for: its endpoint : calls to it have failed for 24 min"
+
+    page = admin_client.get(page_url(delivery))
+    assert waits in shown(page)
+    assert f'href="{page_url(delivery.endpoint)}"><bdi>its endpoint' in text_of(page)
+
+    Delivery.objects.update(state=DeliveryState.DELIVERED, settled_at=timezone.now())
+    assert waits not in shown(admin_client.get(page_url(delivery)))
 
 
 def test_viewer_cannot_change_endpoints(staff: Any, rows: Rows) -> None:
