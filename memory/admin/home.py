@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Count, Value
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.admin import overview
@@ -213,11 +213,12 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     counts = overview.live_alerts(rows_for(request, Alert)) if may_see(request, Alert) else {}
     open_ = {severity: counts.get((severity, AlertState.OPEN), 0) for severity in Severity}
     hindered = _hindered(request)
-    # A model that fails for users is said once, with these users.
-    is_said = alarms.failing_alarm(LaneName.STRUCTURE) if hindered.get("failing") else ""
-    server = [one for one in _alarms(request) if one["name"] != is_said]
-    failing = list(_failing(request, hindered))
-    is_bad = server or failing or open_[Severity.CRITICAL]
+    raised = _alarms(request)
+    # A model that fails for users is said once, with these users and the alarms about it.
+    of_model = [one for one in raised if hindered.get("failing") and _is_of_model(one["name"])]
+    server = [one for one in raised if one not in of_model]
+    failing = list(_failing(request, hindered, [one["link"] for one in of_model]))
+    is_bad = raised or failing or open_[Severity.CRITICAL]
     sees_all = may_see(request, Alert) and may_see(request, Alarm) and may_see(request, Lane)
     worst = _worst_of(request) if counts else []
     if worst:
@@ -229,6 +230,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     return {
         "tone": "bad" if is_bad else "caution" if is_caution else "good",
         "server": server,
+        "problems": len(raised),
         "dispatched": _dispatched(request, now),
         "failing": failing,
         "paused": _paused(hindered),
@@ -292,15 +294,25 @@ def _hindered(request: HttpRequest) -> Mapping[str, int]:
     return dict(first.union(*others, all=True))
 
 
-def _failing(request: HttpRequest, counts: Mapping[str, int]) -> Iterator[SafeString]:
+def _is_of_model(alarm: str) -> bool:
+    """Return whether an alarm says that the language model fails."""
+    of_work = alarms.failing_alarm(LaneName.STRUCTURE)
+    return alarm == of_work or alarm.startswith(alarms.model_alarm(""))
+
+
+def _failing(
+    request: HttpRequest, counts: Mapping[str, int], of_model: Sequence[SafeString | str]
+) -> Iterator[SafeString]:
     """Yield what outside this server keeps failing, and what comes of it."""
     if number := counts.get("failing"):
         users = link_to_list(
             Lane, counted(number, "user"), name__exact=LaneName.STRUCTURE, failing="yes"
         )
         yield format_html(
-            "The language model fails for {}: what they say is not understood until it succeeds.",
+            "The language model fails for {}: what they say is not understood until it succeeds."
+            " {}",
             users,
+            format_html_join(", ", "{}", ((one,) for one in of_model)),
         )
     failing = rows_for(request, WebhookEndpoint).filter(enabled=True).exclude(failing_since=None)
     since = failing.order_by("failing_since").values_list("failing_since", flat=True)

@@ -83,6 +83,11 @@ def failing_alarm(kind: str) -> str:
     return f"failing: {kind}"
 
 
+def model_alarm(model: str) -> str:
+    """Return the name of the alarm that the calls to this language model fail."""
+    return f"model: {model}"
+
+
 # -- Checking for problems -------------------------------------------------------------------------
 
 
@@ -247,7 +252,7 @@ def _check_models() -> Iterator[AlarmCondition]:
         affected = "one workspace" if one.workspaces == 1 else f"{one.workspaces} workspaces"
         why = "; ".join(outcome.label for outcome in one.outcomes)
         yield AlarmCondition(
-            f"model: {one.model}",
+            model_alarm(one.model),
             f"The last calls to {one.model} for {affected} failed ({why}): messages are waiting.",
             patience=0 if one.is_unusable else settings.UAC_ALARM_WAITING_SECONDS,
         )

@@ -135,7 +135,10 @@ class ProviderModel:
         """Convert one of the library's errors to a CallFailed that doesn't reveal the API key."""
         from pydantic_ai import exceptions
 
-        detail = self._without_key(str(error) or type(error).__name__)[:MAX_DETAIL]
+        text = str(error) or type(error).__name__
+        if said := _words(error):  # instead of the body that they are from
+            text = text.replace(str(getattr(error, "body", "")), said)
+        detail = self._without_key(text)[:MAX_DETAIL]
         retry_after = getattr(error, "retry_after", None)
         # Subclasses of the library's errors have to come before their base classes.
         match error:

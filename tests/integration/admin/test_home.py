@@ -573,6 +573,21 @@ def test_a_model_that_fails_shows_from_the_first_failure(
     assert "Language model failed: (hidden)" in shown(hidden)
 
 
+def test_a_model_that_fails_is_one_line_with_its_alarms(admin_client: Client, rows: Rows) -> None:
+    lane = Lane.objects.filter(user=rows[MemoryUser], name=LaneName.STRUCTURE)
+    lane.update(due_at=timezone.now(), attempts=9, last_error="The key was refused.")
+    Alarm.objects.all().delete()
+    for name in ("model: openai:clinic-model", "failing: structure"):
+        Alarm.objects.create(name=name, detail="calls failed", raised_at=timezone.now())
+
+    found = home(admin_client)
+
+    assert (found["server"], found["problems"]) == ([], 2)
+    [line] = found["failing"]
+    for alarm in Alarm.objects.all():
+        assert page_url(alarm) in line
+
+
 def test_pauses_are_counted_and_linked(admin_client: Client, rows: Rows) -> None:
     user = rows[MemoryUser]
     pauses.pause(user, by="staff:eve", reason="on holiday")

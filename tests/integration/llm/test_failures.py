@@ -136,6 +136,15 @@ def test_permanent_failure_is_not_retried(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_failure_is_told_in_the_words_of_the_provider(connect: Connect, protocol: Protocol) -> None:
+    with llm_server(status(400)) as server, pytest.raises(RequestRejected) as raised:
+        connect(server, protocol).complete(QUESTION, [REMEMBER])
+
+    assert "status_code: 400" in str(raised.value)
+    assert "{" not in str(raised.value)  # as the body has that the words are from
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_call_succeeds_after_transient_failures(ask: Ask, protocol: Protocol) -> None:
     _, answer = ask(status(500), drops(), said("Noted."), protocol=protocol)
 
