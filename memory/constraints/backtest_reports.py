@@ -18,12 +18,14 @@ NAMED = 10
 class Tested:
     """The verdict on whether a version's backtest is sufficient to approve it, and why.
 
-    `backtest` is the backtest that decided this, if any.
+    `backtest` is the backtest that decided this, if any, and `unseen` the number of users who have
+    a project now and whom it did not look at.
     """
 
     enough: bool
     detail: str
     backtest: Backtest | None = None
+    unseen: int = 0
 
 
 def tested(version: WorkspaceConstraintVersion) -> Tested:
@@ -33,9 +35,10 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
         workspace=version.constraint.workspace_id, head__isnull=False
     )
     if backtest is not None and backtest.state == BacktestState.FINISHED:
-        looked_at, now = count_users(backtest)["looked_at"], with_project.count()
-        part = f" {now:,} users have a project now." if now > looked_at else ""
-        return Tested(True, f"{conclusion(backtest)}{part}", backtest)
+        now = with_project.count()
+        unseen = max(now - count_users(backtest)["looked_at"], 0)
+        part = f" {now:,} users have a project now." if unseen else ""
+        return Tested(True, f"{conclusion(backtest)}{part}", backtest, unseen)
     if not with_project.exists():
         nobody = "There are no users to backtest on: no user in the workspace has a project."
         return Tested(True, nobody, backtest)

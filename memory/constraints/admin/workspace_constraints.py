@@ -372,11 +372,13 @@ def _show_steps(constraint: WorkspaceConstraint) -> SafeString:
     tested = tested_of(newest)
     version = page_url(newest)
     backtest = page_url(tested.backtest) if tested.backtest else version
+    # A backtest of some users suffices for an approval, but it is not the whole step.
+    part = f", but not on {counted(tested.unseen, 'user')}" if tested.unseen else ""
     steps = [
-        ("checked", is_checked, version),
-        ("backtested", is_checked and tested.enough, backtest),
-        ("approved", is_live, version),
-        (f"rolled out to {share} %", share > 0, "#id_percentage"),
+        ("checked", _mark(is_checked), version),
+        (f"backtested{part}", _mark(is_checked and tested.enough, in_part=bool(part)), backtest),
+        ("approved", _mark(is_live), version),
+        (f"rolled out to {share} %", _mark(share > 0, in_part=share < 100), "#id_percentage"),
     ]
     if newest.state == VersionState.REFUSED:
         following = "Refused: see why below, and save another text."
@@ -397,7 +399,14 @@ def _show_steps(constraint: WorkspaceConstraint) -> SafeString:
         format_html_join(
             "",
             '<li class="{}"><a href="{}">{}</a></li>',
-            (("done" if is_done else "step", url, name) for name, is_done, url in steps),
+            ((mark, url, name) for name, mark, url in steps),
         ),
         following,
     )
+
+
+def _mark(is_done: bool, *, in_part: bool = False) -> str:
+    """Return the style of a step: done, done in part, or still to be taken."""
+    if not is_done:
+        return "step"
+    return "part" if in_part else "done"

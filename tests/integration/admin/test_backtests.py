@@ -109,6 +109,22 @@ def test_approval_names_the_users_that_a_backtest_left_out_and_no_cause(
     assert detail.endswith("backtested on 2 of 3 users. 4 users have a project now.")
 
 
+def test_a_backtest_of_some_users_is_half_a_step(
+    admin_client: Client, backtest: Backtest, user: MemoryUser, version: WorkspaceConstraintVersion
+) -> None:
+    user.refresh_from_db()
+    end(backtest)
+    step = r'<li class="(\w+)"><a [^>]*>(backtested[^<]*)<'
+    url = page_url(version.constraint)
+    assert re.findall(step, text_of(admin_client.get(url))) == [("done", "backtested")]
+
+    for name in ("carol", "dave", "eve"):
+        MemoryUser.objects.create(workspace=user.workspace, user_id=name, head=user.head)
+
+    found = re.findall(step, text_of(admin_client.get(url)))
+    assert found == [("part", "backtested, but not on 1 user")]
+
+
 def test_its_page_tells_how_far_it_got_and_what_it_found(
     admin_client: Client, backtest: Backtest, user: MemoryUser
 ) -> None:
