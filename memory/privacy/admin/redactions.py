@@ -29,7 +29,7 @@ from memory.kernel.admin.links import link, link_to_key
 from memory.kernel.admin.masking import content
 from memory.kernel.admin.tables import UnderWayFilter, WorkAdmin
 from memory.kernel.models.users import MemoryUser
-from memory.log.admin.links import links_to_entries
+from memory.log.admin.links import link_to_entry, links_to_entries
 from memory.log.models.entries import LogEntry
 from memory.log.models.redactions import Redaction
 from memory.privacy import forgetting, redaction
@@ -101,6 +101,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> Iterator[dict[str, object]]
 
 def _what_goes_of(preview: Preview, seqs: Sequence[int]) -> dict[str, object]:
     user, entries, traces = preview.user, preview.entries, preview.traces
+    sources = LogEntry.objects.filter(user=user, seq__in=preview.sources).order_by("seq")
     effects = {"restored": "is restored to its earlier value", "removed": "is removed"}
     records = [
         format_html(
@@ -112,7 +113,7 @@ def _what_goes_of(preview: Preview, seqs: Sequence[int]) -> dict[str, object]:
         "user": link(user),
         "entries": links_to_entries(user, seqs),
         "derived": links_to_entries(user, set(entries) - set(seqs)),
-        "sources": links_to_entries(user, preview.sources) if preview.sources else "",
+        "sources": [(entry.pk, link_to_entry(entry)) for entry in sources[:MAX_CHOSEN]],
         "records": content(first_lines(records, _LISTED)),
         "constraints": content(lines(map(inline, preview.constraints))),
         "versions": len(traces.versions),

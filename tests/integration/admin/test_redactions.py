@@ -40,8 +40,19 @@ def test_entries_that_a_redaction_leaves_though_they_may_say_the_same_are_named(
     Redaction.objects.all().delete()
     fact = LogEntry.objects.get(user=message.user, derived_from__contains=[message.seq])
 
-    assert f"Not redacted: #{message.seq}" in shown(act(admin_client, "redact", fact))
+    asked = act(admin_client, "redact", fact)
+    assert f"Not redacted: #{message.seq}" in shown(asked)
     assert "Not redacted" not in shown(act(admin_client, "redact", message))
+
+    # They are chosen there, and the page then says what goes with them.
+    [form] = re.findall(r'<form method="post" class="form-row.*?</form>', text_of(asked), re.DOTALL)
+    keys = re.findall(r'name="_selected_action" value="([^"]*)"', form)
+    assert keys == [str(fact.pk), str(message.pk)]
+    assert "confirmed" not in form
+    again = admin_client.post(list_url(LogEntry), {"action": "redact", "_selected_action": keys})
+    assert again.context["chosen"] == [str(message.pk), str(fact.pk)]
+    assert "Not redacted" not in shown(again)
+    assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()
 
 
 def test_redaction_needs_confirmation_and_reason(admin_client: Client, rows: Rows) -> None:
