@@ -54,7 +54,8 @@ def search(request: HttpRequest) -> HttpResponse:
     found = list(_find_results(request, query)) if query else []
     context = {
         **admin.site.each_context(request),
-        "title": "Search",
+        "title": f"Search: {visible(query)}" if query else "Search",
+        "searched": query,  # for the box in the header
         "query": visible(query),
         "found": [group for group in found if group["rows"]],
         "empty": [group for group in found if not group["rows"]],

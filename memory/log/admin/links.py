@@ -32,7 +32,7 @@ def summary(entry: LogEntry) -> str:
 def link_to_entry(entry: LogEntry) -> SafeString:
     """Return a link to the entry, followed by the beginning of its content."""
     return format_html(
-        '<a href="{}">#{}</a> {}{} {}',
+        '<a href="{}">#{}</a> {}{}: {}',
         page_url(entry),
         entry.seq,
         badge(entry.kind, entry.get_kind_display()),
@@ -111,7 +111,7 @@ def _quote(message: LogEntry, user: MemoryUser) -> SafeString:
         else shortened(" ".join((message.content or "").split()), _MAX_QUOTE)
     )
     return format_html(
-        '<a href="{}">#{}</a> {}{} {}, {}: <q class="said">{}</q>',
+        '<a href="{}">#{}</a> {}{} by {}, {}: <q class="said">{}</q>',
         page_url(message),
         message.seq,
         badge(message.kind, message.get_kind_display()),

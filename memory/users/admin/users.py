@@ -219,10 +219,6 @@ class MemoryUserAdmin(UserPages):
             change_message=message,
         )
 
-    def subtitle_of(self, user: MemoryUser) -> str:
-        name = masking.person_name(user)
-        return f"{super().subtitle_of(user)}: {name}" if name else super().subtitle_of(user)
-
     @content_column("name")
     def called(self, user: MemoryUser) -> str:
         """Show the name from the metadata field that the workspace has chosen."""

@@ -108,9 +108,9 @@ def test_a_fact_of_a_message_is_followed_both_ways(admin_client: Client, user: M
     # Then the alert leads from the quoted message to the fact and to the record with its fields
     page = admin_client.get(page_url(alert))
     words = shown(page)
-    quoted = f"#{said.seq} message user , 2026-03-14 23:30 (Europe/Berlin): It cost 1200"
+    quoted = f"#{said.seq} message by user , 2026-03-14 23:30 (Europe/Berlin): It cost 1200"
     chain = [
-        *("#1 typed record", quoted, f"#{fact.seq} fact The trip to Rome cost 1200."),
+        *("#1 typed record", quoted, f"#{fact.seq} fact : The trip to Rome cost 1200."),
         *("Trip rome in travel.trips", "to Rome , cost 1200"),
     ]
     assert [part for part in chain if part not in words] == [], words

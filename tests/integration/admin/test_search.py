@@ -12,7 +12,7 @@ from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.versions.models.checkpoints import RecordLocation
-from tests.integration.admin.conftest import Rows, Staff, list_url, shown
+from tests.integration.admin.conftest import Rows, Staff, list_url, shown, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -84,6 +84,9 @@ def test_nothing_found_says_what_was_searched(admin_client: Client, rows: Rows) 
     words = shown(admin_client.get("/admin/search/", {"q": "xyzzy"}))
 
     assert "Nothing matches “ xyzzy ” among:" in words
+    assert "Search: xyzzy" in words
+    page = text_of(admin_client.get("/admin/search/", {"q": 'xy"zzy'}))
+    assert 'name="q" value="xy&quot;zzy"' in page
     assert "Alerts, by user id, constraint or message" in words
     assert "Enter a word" in shown(admin_client.get("/admin/search/"))
 
