@@ -3,23 +3,31 @@
 It is kept in the session, which a login continues, and is forgotten once it is shown.
 """
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from allauth.account.adapter import get_adapter
 from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.models import Session
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import resolve, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views import csrf
 
+from memory.kernel.admin.links import link
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.staff import audit
+from memory.kernel.staff.models import AuditKind
 from uac_site.sign_in import sessions
 
-# The session's key for the path, the fields, why it was not done, and whose it was.
+# The session's key for the paths, the fields, why it was not done, and whose it was.
 KEPT = "not_done"
 # Characters of names and values that are kept: enough for a constraint with its tests.
 _MAX_LENGTH = 100_000
@@ -27,6 +35,8 @@ _MAX_LENGTH = 100_000
 _SECRET = ("password", "api_key", "secret")
 # Fields that somebody has typed, so that the page shows them.
 _TYPED = ("note", "code", "source", "tests")
+# Maximum number of rows that are named.
+_MAX_NAMED = 10
 
 
 def keep(request: HttpRequest, why: str) -> bool:
@@ -44,6 +54,7 @@ def keep(request: HttpRequest, why: str) -> bool:
         return False
     request.session[KEPT] = {
         "path": request.get_full_path(),
+        "path_info": request.path_info,
         "fields": fields,
         "why": why,
         "person": person,
@@ -71,6 +82,8 @@ def ask_to_log_in(request: HttpRequest) -> HttpResponseRedirect:
     if keep(request, "your session had ended."):
         path = reverse("admin:not_done")
         messages.warning(request, "Not done yet: your session has ended. Log in to go on.")
+    else:
+        messages.warning(request, "Not done: you were not logged in. Log in, then do it again.")
     query = urlencode({"next": path}, safe="/")
     return HttpResponseRedirect(f"{reverse('admin:login')}?{query}")
 
@@ -100,10 +113,35 @@ def show_not_done(request: HttpRequest) -> HttpResponse:
         **admin.site.each_context(request),
         **kept,
         "title": "Not done",
+        "rows": _name_rows(request, kept),
         "typed": [given[name] for name in _TYPED if given.get(name)],
         "verb": str(given.get("action") or "send").replace("_", " ").capitalize(),
     }
     return TemplateResponse(request, "admin/memory/not_done.html", context)
+
+
+def _name_rows(request: HttpRequest, kept: Mapping[str, Any]) -> list[SafeString | str]:
+    """Name the rows that the form was about, and whose they are, as far as the reader sees them."""
+    match = resolve(kept["path_info"])
+    screen: Any = getattr(match.func, "model_admin", None)
+    is_about_all = any(name == "select_across" and value != "0" for name, value in kept["fields"])
+    if screen is None or is_about_all or not screen.has_view_permission(request):
+        return []
+    keys = [value for name, value in kept["fields"] if name == "_selected_action"]
+    keys += [unquote(key) for key in (match.kwargs.get("object_id"),) if key]
+    fields = screen.model._meta.fields
+    has_user = any(one.name == "user" and one.related_model is MemoryUser for one in fields)
+    try:
+        rows = screen.get_queryset(request).filter(pk__in=keys[:_MAX_NAMED])
+        found = list(rows.select_related("user__workspace") if has_user else rows)
+    except (ValueError, ValidationError):  # no row has such a key
+        return []
+    if found and audit.tells_of_people(screen.model):
+        audit.note(request.user, AuditKind.VIEW, audit.subject_of(rows), "not done")
+    more = [f"… and {len(keys) - _MAX_NAMED} more"] if len(keys) > _MAX_NAMED else []
+    if not has_user:
+        return [*map(link, found), *more]
+    return [*(format_html("{} of {}", link(row), link(row.user)) for row in found), *more]
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

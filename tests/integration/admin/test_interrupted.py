@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert, AlertState
-from tests.integration.admin.conftest import Rows, list_url, messages_of, text_of
+from tests.integration.admin.conftest import Rows, list_url, messages_of, page_url, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +49,8 @@ def test_what_was_sent_after_the_session_is_offered_after_the_login_and_done_onc
 
     assert "called her" in text_of(offered)
     assert "Add note now" in text_of(offered)
+    for row in (alert, alert.user):
+        assert f'href="{page_url(row)}"' in text_of(offered)
     assert alert.events.count() == 1
     sent = {key: value for key, value in fields_of(offered).items() if "csrf" not in key}
     client.post(list_url(Alert), sent)
@@ -60,7 +62,20 @@ def test_nothing_is_kept_for_whoever_never_logged_in(client: Client, rows: Rows)
     response = client.post(list_url(Alert), note(rows[Alert]))
 
     assert response["Location"] == "/admin/login/?next=/admin/"
+    assert "Not done: you were not logged in." in text_of(client.get(response["Location"]))
     assert not Session.objects.exists()
+
+
+def test_a_form_about_no_row_names_none(client: Client, account: User, rows: Rows) -> None:
+    client.force_login(account)
+    Session.objects.update(expire_date=timezone.now() - datetime.timedelta(hours=1))
+    login = client.post(list_url(Alert), {**note(rows[Alert]), "_selected_action": "of no row"})
+
+    name = {"login": "ann", "password": "correct horse"}
+    offered = client.post(login["Location"], name, follow=True)
+
+    assert "called her" in text_of(offered)
+    assert offered.context["rows"] == []
 
 
 def test_an_outdated_page_is_offered_again_but_no_page_of_others(account: User, rows: Rows) -> None:
