@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.templatetags.static import static
 from django.urls import include, path
-from django.views.generic import RedirectView
+from django.views.generic import RedirectView, TemplateView
 
 from memory.kernel.http import reference
 from uac_site import health
@@ -13,6 +13,11 @@ urlpatterns = [
     path("favicon.ico", RedirectView.as_view(url=static("memory/icon.svg"), permanent=False)),
     path("", RedirectView.as_view(pattern_name="reference", permanent=False)),
     path("docs/", reference.page, name="reference"),
+    path(
+        "playground/",
+        TemplateView.as_view(template_name="playground/page.html"),
+        name="playground",
+    ),
     path("livez", health.live),
     path("readyz", health.ready),
     path("admin/", include("uac_site.sign_in.urls")),
