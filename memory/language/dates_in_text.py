@@ -31,7 +31,7 @@ DAY_MONTH = re.compile(rf"\b{_DAYS}\.?\s+(?:of\s+)?{MONTH}(?:,?\s*(?:of\s+)?{YEA
 MONTH_DAY = re.compile(rf"\b{MONTH}\s+(?:the\s+)?{_DAYS}(?:,?\s*{YEAR})?", FLAGS)
 _MONTH_YEAR = re.compile(rf"\b{MONTH},?\s*(?:of\s+)?{YEAR}", FLAGS)
 _ACCENTS = "\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff"
-_ACCENTED_WORD = re.compile(rf"[A-Za-z]*[{_ACCENTS}][A-Za-z{_ACCENTS}]*")
+_ACCENTED_WORD = re.compile(rf"(?<![A-Za-z])[A-Za-z]*[{_ACCENTS}][A-Za-z{_ACCENTS}]*")
 
 
 @dataclass(frozen=True)

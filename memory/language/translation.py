@@ -44,6 +44,7 @@ _HAN_DIGITS = str.maketrans("〇零一二三四五六七八九", "00123456789")
 # What is attached to an hour: Hungarian "nyolckor" (at eight), Turkish "sekize" (to eight)
 _ENDINGS = {"hu": re.compile("kor$"), "tr": re.compile("(?:[dt][ae]n?|y?[aeiu])$")}
 _DIGIT_BY_DIGIT = re.compile("[〇零一二三四五六七八九]{3,}")
+_DIGITS_ONLY = re.compile(r"\d+")
 _DIGITS = re.compile(r"\d{1,12}(?:[.,]\d{1,2})?(?![\d.,])")
 _TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|(?:[^\W\d_]|[{_INDIC}])+")
 _UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
@@ -103,6 +104,17 @@ _MINUTES_AFTER = re.compile(
 )
 _HALF_HOUR = re.compile(rf"(?<![\d.,:])(?P<hours>\d{{1,2}})\.5{_NEAR}{HOUR}")
 _NO_PART = re.compile(rf"[{OF}{AFTER}](?P<part>[+-]\d*)")
+# "and", "or" and "to" between days of one month, as in "8. und 9. März"; folded, but for Vietnamese
+_BETWEEN_DAYS = (
+    "und|oder|bis|et|ou|au|y|o|al|e|a|og|eller|til|och|till|en|of|tot|t/m|ja|tai|i|do|ili|lub|az"
+    "|nebo|alebo|in|ali|ir|iki|un|lidz|si|sau|pana la|es|vagy|ve|veya|dan|atau|sampai|và|đến"
+    "|и|или|до|по|та|і|й|або|και|ή|ως|εως|η|और|या|से"
+)
+_DAYS_BEFORE = re.compile(
+    rf"(?<![\d.,:])((?:\d{{1,2}}[^\s\d/,–-]{{0,3}}"
+    rf"(?:\s?[/,–-]\s?|\s?(?:و|ו-?)\s?|\s(?:{_BETWEEN_DAYS})\s(?:[^\W\d]{{1,3}}\s)?)){{1,6}})"
+    rf"(?=\d{{1,2}}[^\s\d]{{0,3}}{_NEAR}(?:[^\W\d]{{1,3}}\s{{1,3}})?(?:{_MONTH})\b)"
+)
 _DAY_OF_MONTH = re.compile(
     rf"\b(\d{{1,2}})[^\s\d]{{0,3}}{_NEAR}(?:[^\W\d]{{1,3}}\s{{1,3}})?({_MONTH})\b"
     rf"(?:\s{{1,3}}(?:[^\W\d]{{1,4}}\s{{1,3}})?{_YEAR})?"
@@ -170,6 +182,9 @@ def restated(text: str, lexicon: Lexicon) -> str:
     text = _CLOCK.sub(_clock, text)
     if lexicon.is_year_first:
         text = _YEAR_FIRST.sub(r" 20\1-\2-\3 ", text)
+    text = _DAYS_BEFORE.sub(
+        lambda match: f" {' and '.join(_DIGITS_ONLY.findall(match[1]))} and ", text
+    )
     text = _DAY_OF_MONTH.sub(lambda match: f" {match[1]} {match[2]} {match[3] or ''}", text)
     text = _MONTH_AND_YEAR.sub(r"\1 \2", text)
     return re.sub(f"[{MARKS}]", " ", _AT.sub(r"\1 at \2", text))

@@ -194,3 +194,30 @@ def test_a_short_month_counts_beside_a_number_and_a_whole_one_by_itself(
     text: str, month: int
 ) -> None:
     assert not is_refused(text, PartialDate(f"2026-{month:02}"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We walked on 8 and 9 March 2025.",
+        "Den Steig bin ich am 8. und 9. März 2025 gegangen.",
+        "Am Wochenende 8./9. März 2025 waren wir dort.",
+        "Der Kurs geht vom 8. bis 9. März 2025.",
+        "Nous y étions le 8 et le 9 mars 2025.",
+        "Estuvimos allí el 8 y 9 de marzo de 2025.",
+        "Il corso va dall'8 al 9 marzo 2025.",
+        "Estivemos lá nos dias 8 e 9 de março de 2025.",
+        "Op 8 en 9 maart 2025 waren we daar.",
+        "Byliśmy tam 8 i 9 marca 2025.",
+        "Мы были там 8-9 марта 2025 года.",
+        "Olimme siellä 8. ja 9. maaliskuuta 2025.",
+        "8 ve 9 Mart 2025 tarihlerinde oradaydık.",
+        "كنا هناك في 8 و9 مارس 2025.",
+        "हम 8 और 9 मार्च 2025 को वहाँ थे।",
+    ],
+)
+def test_several_days_of_a_month_are_all_days(text: str) -> None:
+    days = (datetime.date(2025, 3, day) for day in (7, 8, 9, 10))
+
+    assert [is_refused(text, day) for day in days] == [True, False, False, True]
+    assert is_refused(text, datetime.time(8))
