@@ -31,6 +31,7 @@ WITH_ENGINE_AS_ROOT: Mapping[str, str] = {
     "debootstrap": "debootstrap",
     "dockerd": "docker.io",
     "faketime": "faketime",
+    "pgbouncer": "pgbouncer",
     "runsc": "runsc",
     "unshare": "util-linux",
 }

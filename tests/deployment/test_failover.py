@@ -1,16 +1,13 @@
 """A standby becomes the primary under load: the server finds it, and loses what it may lose."""
 
 import itertools
-import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
@@ -20,6 +17,7 @@ from benchmarks.harness import new_client
 from deploy.embedded.folder import service_folder
 from deploy.embedded.postgres import Postgres, postgres_in
 from deploy.embedded.process import service_user
+from tests.deployment.own_postgres import data_folder, running_postgres
 from tests.system import LATE, Person, create_person, running_system, select_rows, task
 from tests.waiting import polled, scaled
 
@@ -67,26 +65,11 @@ def running(traffic: Traffic) -> Iterator[None]:
             thread.join()
 
 
-@contextmanager
-def data_folder(kept_by: Postgres | None = None) -> Iterator[Path]:
-    """Yield a folder that PostgreSQL's user can reach, with another server's passwords."""
-    with tempfile.TemporaryDirectory(prefix="uac-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)
-        (folder / "logs").mkdir()
-        if kept_by is not None:
-            shutil.copytree(kept_by.folder / "kept", folder / "kept")
-        yield folder
-
-
 @pytest.fixture
 def primary() -> Iterator[Postgres]:
     """A primary with an empty database."""
-    with data_folder() as folder:
-        postgres = postgres_in(folder, durable=True, inherited=())
-        postgres.start()
+    with running_postgres() as postgres:
         yield postgres
-        postgres.process.kill()
 
 
 @pytest.fixture
