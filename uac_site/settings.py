@@ -6,6 +6,7 @@ ignored. `memory/kernel/settings/environment.py` lists the variables with their 
 `uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
+import socket
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -131,11 +132,12 @@ if _url.get("ENGINE") == "django.db.backends.postgresql":
         "OPTIONS": {
             "application_name": "uac",
             "connect_timeout": 5,
-            # Detect within a minute that the database host has gone away.
-            "keepalives_idle": 20,
-            "keepalives_interval": 10,
+            # Detect within eleven seconds that the database host has gone away: callers wait for
+            # the threads that wait for it.
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
             "keepalives_count": 3,
-            "tcp_user_timeout": 60_000,
+            "tcp_user_timeout": 10_000,
             # Use prepared statements: the database parses and plans each statement only once per
             # connection. PgBouncer has supported them since 1.21 (max_prepared_statements).
             "server_side_binding": _prepared,
@@ -154,6 +156,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- Redis and Celery --------------------------------------------------------------------------
 REDIS_URL = read("REDIS_URL")
+# Detect within eleven seconds that the Redis host has gone away, also while waiting for a message.
+REDIS_KEEPALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
 
 try:
     parse_url(REDIS_URL)  # type: ignore[no-untyped-call]
@@ -182,6 +186,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
+    "socket_keepalive_options": REDIS_KEEPALIVE,
     "health_check_interval": 20,
     "max_connections": 20,
     # Hints have no priorities, so a queue is one list.

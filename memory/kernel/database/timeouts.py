@@ -24,6 +24,13 @@ Result = TypeVar("Result")
 
 # How often a transaction that PostgreSQL ended because of a deadlock is tried in all.
 DEADLOCK_ATTEMPTS = 3
+# Seconds and probes after which PostgreSQL ends the sessions of a machine that has vanished, and
+# releases their locks: by default, it takes hours.
+_KEEPALIVES = {
+    "tcp_keepalives_idle": 5,
+    "tcp_keepalives_interval": 2,
+    "tcp_keepalives_count": 3,
+}
 
 # After any of these errors, the transaction has been rolled back and may succeed if retried. The
 # three groups: a time limit was exceeded; the session was terminated, or its server is not the
@@ -50,9 +57,10 @@ def hold_to(kind: Kind) -> None:
         "lock_timeout": getattr(settings, f"{prefix}_LOCK_SECONDS"),
         "idle_in_transaction_session_timeout": settings.UAC_TRANSACTION_IDLE_SECONDS,
     }
+    milliseconds = {name: round(seconds * 1000) for name, seconds in limits.items()}
     options = connections.settings["default"]["OPTIONS"]
     own = [options["options"]] if options.get("options") else []
-    settings_set = [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
+    settings_set = [f"-c {name}={value}" for name, value in {**milliseconds, **_KEEPALIVES}.items()]
     options["options"] = " ".join([*settings_set, *own])  # DATABASE_URL's options take precedence
 
 

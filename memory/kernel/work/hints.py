@@ -55,6 +55,7 @@ def redis_client(wait_seconds: int = 0, patience: float | None = None) -> redis.
         socket_connect_timeout=patience,
         socket_timeout=wait_seconds + patience,
         socket_keepalive=True,
+        socket_keepalive_options=settings.REDIS_KEEPALIVE,
         health_check_interval=30,
         max_connections=CONNECTIONS,
         retry=Retry(ConstantBackoff(RETRY_SECONDS), 1, (redis.ConnectionError,)),
