@@ -29,6 +29,10 @@ _CAUSES = {
     " running.",
     "timeout": "The host does not respond: check its name, and any firewall in between.",
     "too many": "PostgreSQL has no connections left: docs/operations.md says how many are needed.",
+    "certificate verify failed": "The server's certificate is not signed by the authority in"
+    " sslrootcert.",
+    "does not match host name": "The server's certificate is for another name: use one of its names"
+    " in DATABASE_URL.",
     "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not allow this machine or role.",
 }
 
