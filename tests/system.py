@@ -13,6 +13,7 @@ import pytest
 from benchmarks.harness import Client
 from benchmarks.harness import new_client as new_client
 from deploy.demo import person as sample
+from deploy.demo.recorded_model import NAME, Recording, recorded_model
 from deploy.embedded import system as embedded
 from deploy.embedded.system import System
 from tests.constraints import make_rule
@@ -68,6 +69,20 @@ def running_system(
             yield system
         finally:
             _systems.remove(system)
+
+
+@contextmanager
+def running_system_of(*recordings: Recording) -> Iterator[System]:
+    """Start a server whose model gives these recorded answers, one call after each message."""
+    with recorded_model(*recordings) as url:
+        environment = {
+            "UAC_LLM_MODEL": NAME,
+            "UAC_LLM_BASE_URL": url,
+            "UAC_LLM_API_KEY": "",
+            "UAC_STRUCTURE_ENTRIES": "1",
+        }
+        with running_system(llm_workers=1, environment=environment) as system:
+            yield system
 
 
 @pytest.hookimpl(wrapper=True)

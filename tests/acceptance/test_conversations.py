@@ -12,9 +12,9 @@ import pytest
 from babel.dates import format_date
 
 from deploy.demo import person as sample
-from deploy.demo.recorded_model import FOLDER, NAME, Recording, recorded_model
+from deploy.demo.recorded_model import FOLDER, Recording
 from deploy.embedded.system import System
-from tests.system import Person, create_person, new_client, running_system
+from tests.system import Person, create_person, new_client, running_system_of
 from tests.waiting import polled
 
 TOLD = Path(__file__).parent / "conversations"
@@ -80,16 +80,9 @@ def replaced(value: Any, other_texts: Mapping[str, str], fill: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[System]:
-    told = [recording_of(language, session) for language in LANGUAGES for session in SESSIONS]
-    with recorded_model(*told) as url:
-        environment = {
-            "UAC_LLM_MODEL": NAME,
-            "UAC_LLM_BASE_URL": url,
-            "UAC_LLM_API_KEY": "",
-            "UAC_STRUCTURE_ENTRIES": "1",
-        }
-        with running_system(llm_workers=1, environment=environment) as system:
-            yield system
+    recorded = [recording_of(language, session) for language in LANGUAGES for session in SESSIONS]
+    with running_system_of(*recorded) as system:
+        yield system
 
 
 def converse(system: System, language: str) -> Person:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from deploy.demo.recorded_model import NAME, Recording, recorded_model
+from deploy.demo.recorded_model import Recording
 from deploy.embedded.system import System
 from tests.browser import visitor
-from tests.system import LATE, create_person, new_client, running_system, task
+from tests.system import LATE, create_person, new_client, running_system_of, task
 
 SAID = "My tax return is 3 days late."
 FACT = "The user's tax return is 3 days late."
@@ -41,15 +41,8 @@ TAX_RETURN = Recording(
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[System]:
-    with recorded_model(TAX_RETURN) as url:
-        environment = {
-            "UAC_LLM_MODEL": NAME,
-            "UAC_LLM_BASE_URL": url,
-            "UAC_LLM_API_KEY": "",
-            "UAC_STRUCTURE_ENTRIES": "1",
-        }
-        with running_system(llm_workers=1, environment=environment) as system:
-            yield system
+    with running_system_of(TAX_RETURN) as system:
+        yield system
 
 
 def enter(page: Page, key: str, user_id: str) -> None:

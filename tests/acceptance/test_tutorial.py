@@ -111,6 +111,22 @@ def test_the_requests_that_the_pages_show_are_answered(server: dict[str, str]) -
     assert "Rome" in answers["users/ada/context/"]["text"]
 
 
+def run_commands(commands: str, folder: Path, **environment: str) -> str:
+    """Run a page's commands in a folder, by the programs of this checkout; return their output."""
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["sh", "-e", "-c", commands],
+        env={**os.environ, **environment, "PATH": programs},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=scaled(300),
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 @pytest.mark.timeout(900)
 def test_constraint_of_the_skill_passes_the_gate_and_alerts(
     server: dict[str, str], tmp_path: Path
@@ -128,21 +144,11 @@ def test_constraint_of_the_skill_passes_the_gate_and_alerts(
         [name] = re.findall(r"^# (rules/\w+\.py)$", source, re.MULTILINE)
         (tmp_path / name).write_text(source)
     # When its commands are run
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["sh", "-e", "-c", "".join(blocks(page, "sh"))],
-        env={**os.environ, **server, "PATH": programs, "USER_ID": "tenant"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=scaled(300),
-    )
+    output = run_commands("".join(blocks(page, "sh")), tmp_path, **server, USER_ID="tenant")
     # Then they show classes and library, and the constraint is live and would alert
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert 'Collection("home.leases", Lease)' in ran.stdout
-    assert "deadline_window: " in ran.stdout
-    assert "Elm Street: the lease ends on 2026-05-31" in ran.stdout
+    assert 'Collection("home.leases", Lease)' in output
+    assert "deadline_window: " in output
+    assert "Elm Street: the lease ends on 2026-05-31" in output
 
 
 # A program that git would otherwise ask for the key.
@@ -159,21 +165,10 @@ def test_commands_of_the_export_page_work(server: dict[str, str], tmp_path: Path
     askpass = tmp_path / "askpass"
     askpass.write_text(ASKPASS)
     askpass.chmod(0o700)
-    # The programs of this checkout, which are those of its venv.
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
-    ran = subprocess.run(
-        ["sh", "-e", "-c", commands],
-        env={**os.environ, **server, "GIT_ASKPASS": str(askpass), "PATH": programs},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=scaled(300),
-    )
+    output = run_commands(commands, tmp_path, **server, GIT_ASKPASS=str(askpass))
 
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert " passed in " in ran.stdout
+    assert " passed in " in output
     assert (tmp_path / "ada.zip").stat().st_size > 0
 
 
