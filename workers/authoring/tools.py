@@ -38,7 +38,7 @@ EDIT = {
     ' {"define_class": "travel.Trip", "fields": {"to": "str", "on": "datetime.date | None"},'
     ' "kind"?: "object" | "enum", "members"?: {"RED": "red"}, "doc"?}'
     ' · {"add_field": "travel.Trip.cost", "type": "decimal.Decimal | None", "default"?}'
-    ' · {"widen_field": "travel.Trip.on", "type": "datetime.date | PartialDate"}'
+    ' · {"widen_field": "travel.Trip.on", "type": "datetime.date | PartialDate | None"}'
     ' · {"rename_field": "travel.Trip.to", "new_name": "city"}'
     ' · {"add": "travel.Trip", "from": 12, "key"?: "rome", "fields": {"to": "Rome"}, "derived"?}'
     ' · several: {"add": "travel.Trip", "fields": ["to", "on"],'
