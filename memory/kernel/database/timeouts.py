@@ -24,12 +24,14 @@ Result = TypeVar("Result")
 
 # How often a transaction that PostgreSQL ended because of a deadlock is tried in all.
 DEADLOCK_ATTEMPTS = 3
-# Seconds and probes after which PostgreSQL ends the sessions of a machine that has vanished, and
-# releases their locks: by default, it takes hours.
+# After which PostgreSQL ends the sessions of a machine that has vanished, and releases their locks:
+# seconds and probes if the session was silent, and milliseconds if an answer was on its way. By
+# default, it takes hours.
 _KEEPALIVES = {
     "tcp_keepalives_idle": 5,
     "tcp_keepalives_interval": 2,
     "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
 }
 
 # After any of these errors, the transaction has been rolled back and may succeed if retried. The

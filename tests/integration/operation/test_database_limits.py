@@ -95,7 +95,7 @@ def test_connections_have_the_limits_of_their_process(held: None) -> None:
     assert setting("statement_timeout") == "1min"
     assert setting("lock_timeout") == "300ms"
     assert setting("idle_in_transaction_session_timeout") == "1min"
-    assert setting("tcp_keepalives_idle") == "5"
+    assert (setting("tcp_keepalives_idle"), setting("tcp_user_timeout")) == ("5", "10000")
 
 
 def test_commands_of_the_operator_have_none(live_database: str) -> None:
