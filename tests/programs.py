@@ -31,6 +31,8 @@ WITH_ENGINE_AS_ROOT: Mapping[str, str] = {
     "debootstrap": "debootstrap",
     "dockerd": "docker.io",
     "faketime": "faketime",
+    "haproxy": "haproxy",
+    "ip": "iproute2",
     "pgbouncer": "pgbouncer",
     "runsc": "runsc",
     "unshare": "util-linux",

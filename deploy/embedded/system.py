@@ -187,9 +187,11 @@ def running_system(
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
         commands = {
             **(
-                {"web": _granian("wsgi", web_host, port, "--blocking-threads", "16")} if web else {}
+                {"web": granian_command("wsgi", web_host, port, "--blocking-threads", "16")}
+                if web
+                else {}
             ),
-            **({"mcp": _granian("asgi", web_host, mcp_port)} if mcp else {}),
+            **({"mcp": granian_command("asgi", web_host, mcp_port)} if mcp else {}),
             **_worker_commands(sandbox_workers, llm_workers, default_workers),
             **_beat_commands(beats, services.data_folder),
         }
@@ -201,7 +203,7 @@ def running_system(
             mcp_url=f"http://127.0.0.1:{mcp_port}" if mcp else "",
         )
         report(", ".join(started))
-        stack.callback(_stop_all, list(started.values()))
+        stack.callback(stop_all, list(started.values()))
         system.start(*started)
         yield system
 
@@ -215,7 +217,7 @@ def _worker_commands(
     # (workers/service/fair_turns.py).
     sandbox_threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
     return {
-        f"{queue}-{number}": _worker(f"{queue}-{number}", queue, "threads", threads)
+        f"{queue}-{number}": worker_command(f"{queue}-{number}", queue, "threads", threads)
         for queue, workers, threads in (
             ("sandbox", sandbox_workers, sandbox_threads),
             ("llm", llm_workers, LLM_THREADS),
@@ -228,7 +230,7 @@ def _worker_commands(
 def _beat_commands(beats: int, data_folder: Path) -> dict[str, list[str]]:
     """Return a mapping from each beat's name to its command."""
     names = ["beat" if number == 1 else f"beat-{number}" for number in range(1, beats + 1)]
-    return {name: _beat(data_folder / f"{name}-schedule") for name in names}
+    return {name: beat_command(data_folder / f"{name}-schedule") for name in names}
 
 
 def _make_processes(
@@ -244,7 +246,7 @@ def _make_processes(
         name: system.make_process(
             name,
             command,
-            ready=_answers(ports[name]) if name in ports else _celery_says_ready,
+            ready=web_is_ready(ports[name]) if name in ports else celery_is_ready,
             environment=environment_of.get(name),
             settings=metrics.get(name),
         )
@@ -252,7 +254,8 @@ def _make_processes(
     }
 
 
-def _granian(interface: str, host: str, port: int, *options: str) -> list[str]:
+def granian_command(interface: str, host: str, port: int, *options: str) -> list[str]:
+    """Return the command of a process that serves HTTP, "wsgi" for web and "asgi" for mcp."""
     return [
         "granian",
         *("--interface", interface),
@@ -265,7 +268,8 @@ def _granian(interface: str, host: str, port: int, *options: str) -> list[str]:
     ]
 
 
-def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
+def worker_command(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
+    """Return the command of a Celery worker for one queue."""
     return [
         *("celery", "--app", "uac_site", "worker"),
         *("--queues", queue),
@@ -288,7 +292,8 @@ def _metrics_ports(names: Iterable[str], first: int) -> dict[str, dict[str, int]
     return {name: {"UAC_METRICS_PORT": port} for port, name in enumerate(serving, first)}
 
 
-def _beat(schedule: Path) -> list[str]:
+def beat_command(schedule: Path) -> list[str]:
+    """Return the command of Celery's beat, which keeps its schedule in the file."""
     return [
         *("celery", "--app", "uac_site", "beat"),
         *("--schedule", str(schedule)),
@@ -297,7 +302,9 @@ def _beat(schedule: Path) -> list[str]:
     ]
 
 
-def _answers(port: int) -> Callable[[ManagedProcess], bool]:
+def web_is_ready(port: int) -> Callable[[ManagedProcess], bool]:
+    """Return a check of whether the process that serves this port is ready for requests."""
+
     def answers(_: ManagedProcess) -> bool:
         url = f"http://127.0.0.1:{port}/readyz"
         with urllib.request.urlopen(url, timeout=5) as response:  # nosec B310 # of this machine
@@ -306,12 +313,13 @@ def _answers(port: int) -> Callable[[ManagedProcess], bool]:
     return answers
 
 
-def _celery_says_ready(process: ManagedProcess) -> bool:
+def celery_is_ready(process: ManagedProcess) -> bool:
+    """Return whether a worker, or beat, is ready by its own words."""
     sign = "beat_ready" if "beat" in process.command else " ready."
     return sign in process.output()
 
 
-def _stop_all(processes: list[ManagedProcess]) -> None:
+def stop_all(processes: list[ManagedProcess]) -> None:
     """Signal all processes, last started first, before waiting for any: they stop in parallel."""
     for process in reversed(processes):
         process.ask_to_stop()

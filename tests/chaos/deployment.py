@@ -257,7 +257,7 @@ def deployed(
             )
         )
         report("workspaces, constraints and webhooks")
-        clients = {name: _workspace(system, name, hooks[name].url) for name in WORKSPACES}
+        clients = {name: create_workspace(system, name, hooks[name].url) for name in WORKSPACES}
         choices = random.Random(f"faults {seed}")
         yield Deployment(system, engine, journal, model, receivers, clients, folder, choices)
 
@@ -281,7 +281,7 @@ def _set_clock(clock: Path, seconds: float) -> None:
     unfinished.rename(clock)
 
 
-def _workspace(system: System, name: str, hook: str) -> Client:
+def create_workspace(system: System, name: str, hook: str) -> Client:
     """Create a workspace with a webhook, and with the constraint if it is ruled."""
     client = Client(system.base_url, name, new_client(system, name, *EVERYTHING).key)
     kinds = ["finding", "constraint_error", "constraint_paused"]

@@ -84,6 +84,7 @@ class Journal:
         self.problems: list[str] = []
         self.failures: Counter[str] = Counter()  # of requests, by what went wrong
         self.requests: Counter[str] = Counter()  # by what for
+        self.waits: list[float] = []  # for acknowledgements, in seconds, repetitions included
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._owners: dict[str, Person] = {}

@@ -178,7 +178,7 @@ def _break_and_check(
     outcome.counts["requests"] += journal.requests.total()
     outcome.counts["failed requests"] += journal.failures.total()
     _say(f"checked: {len(violations)} violations {violations[:20]}")
-    violations += _verified(deployment)
+    violations += verified(deployment)
     violations += _judged_again(deployment, sample[: scale.judged])
     return violations
 
@@ -233,7 +233,7 @@ def _strays(deployment: Deployment) -> list[str]:
     return [owner for owner in owners if not alive & set(owner.replace("/", ":").split(":"))]
 
 
-def _verified(deployment: Deployment) -> list[str]:
+def verified(deployment: Deployment) -> list[str]:
     """Return the problems that the server's own check reports."""
     try:
         told = deployment.system.manage("verify").rstrip()

@@ -5,7 +5,7 @@ import json
 import random
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,11 +73,18 @@ class Traffic:
         self._people = people
         self._began = time.monotonic()
         self._threads: list[threading.Thread] = []
+        # By role and number, so that each goes on where it was.
+        self._choices: dict[tuple[str, int], random.Random] = {}
+        self._hands: defaultdict[int, dict[Person, Hand]] = defaultdict(dict)
 
     @contextmanager
     def flowing(self) -> Iterator[None]:
-        """Keep everybody at work in this context, and then until everything is acknowledged."""
-        self._began = time.monotonic()
+        """Keep everybody at work in this context, and then until everything is acknowledged.
+
+        It may be entered again after that.
+        """
+        self._began, self._deadline = time.monotonic(), float("inf")
+        self._ended.clear()
         self._threads = threads = [
             threading.Thread(target=self._guarded, args=(role, number), name=f"{role}-{number}")
             for role, count in (("writer", WRITERS), ("reader", READERS), ("staff", 1))
@@ -119,7 +126,8 @@ class Traffic:
     # -- Threads -----------------------------------------------------------------------------------
 
     def _guarded(self, role: str, number: int) -> None:
-        choices = random.Random(f"{role} {number} {self._seed}")
+        new = random.Random(f"{role} {number} {self._seed}")
+        choices = self._choices.setdefault((role, number), new)
         try:
             {"writer": self._write, "reader": self._read, "staff": self._tend}[role](
                 number, choices
@@ -129,7 +137,7 @@ class Traffic:
             raise
 
     def _write(self, number: int, choices: random.Random) -> None:
-        hands: dict[Person, Hand] = {}
+        hands = self._hands[number]
         person: Person | None = None
         while not self._ended.is_set():
             born = self._someone_new()
@@ -296,6 +304,7 @@ class Traffic:
 
         `forgotten` tells whether it may be refused because its result was redacted.
         """
+        began = time.monotonic()
         while True:
             failure = ""
             try:
@@ -303,6 +312,7 @@ class Traffic:
                 self._look(person, purpose, text)
                 if 200 <= status < 300:
                     self._journal.count(purpose)
+                    self._journal.note("waits", time.monotonic() - began)
                     return answer
                 failure = f"status {status}"
                 if status == 422 and forgotten():
