@@ -42,7 +42,7 @@ from memory.recall.search.embeddings import closeness
 from memory.recall.search.finding import find
 from memory.recall.search.followups import Question
 from memory.recall.search.results import Hit, Meaning
-from memory.recall.search.words import terms
+from memory.recall.search.words import searchable_terms
 from memory.recall.timeline import pack_timeline
 from memory.recall.tokens import cost_of_line, tokens_in, tokens_of_words
 from memory.versions import checkpoints
@@ -396,7 +396,7 @@ def _best_first(lines: Sequence[tuple[float, Line]]) -> list[Line]:
 
 def _weights(query: str, term_weights: Mapping[str, float], held: Sequence[Any]) -> list[float]:
     """Return how relevant each record is to the query, judging by words and meaning."""
-    words = [set(terms(_format_record(record))) for record in held]
+    words = [searchable_terms(_format_record(record)) for record in held]
     rarity = Counter(term for one in words for term in one & term_weights.keys())
     older = max(0, len(held) - MAX_COMPARED)
     near = [0.0] * older + closeness(query, [_format_record(record) for record in held[older:]])
@@ -419,7 +419,7 @@ def _collections(
         (domain, name): _description(outline.domains[domain], name, class_name)
         for (domain, name), class_name in classes.items()
     }
-    vocabularies = {location: set(terms(text)) for location, text in described.items()}
+    vocabularies = {location: searchable_terms(text) for location, text in described.items()}
     spread = Counter(
         term for words in vocabularies.values() for term in words & term_weights.keys()
     )
@@ -432,7 +432,7 @@ def _collections(
     records = [hit for hit in hits if hit.entry.kind == EntryKind.RECORD]
     for hit, close in zip(records, closeness(query, [hit.text for hit in records]), strict=True):
         # The search also finds records that are merely linked to a match.
-        if close < NEAR and not term_weights.keys() & set(terms(hit.text)):
+        if close < NEAR and not term_weights.keys() & searchable_terms(hit.text):
             continue
         for location, class_name in classes.items():
             if _is_of(hit, location[0], class_name):
@@ -577,7 +577,7 @@ def _shown(record: Any, term_weights: Mapping[str, float], most: int) -> str:
         for name, value in fields.items()
     }
     parts = {name: _fields_as_text({name: value}) for name, value in cut.items()}
-    words = {name: {*terms(part)} for name, part in parts.items()}
+    words = {name: searchable_terms(part) for name, part in parts.items()}
     room, kept = float(most), set[str]()
     for name in sorted(parts, key=lambda one: not words[one] & term_weights.keys()):
         if (cost := tokens_of_words(parts[name]) + 1) <= room:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from memory.recall.search.excerpts import GAP
 from memory.recall.search.passages import Passage
-from memory.recall.search.words import best_part, terms
+from memory.recall.search.words import best_part, searchable_terms
 from memory.recall.tokens import tokens_of_words
 
 # The end of a sentence: the text up to here belongs to it.
@@ -50,7 +50,7 @@ def shortened(text: str, term_weights: Mapping[str, float], tokens: float) -> st
     if tokens_of_words(text) <= tokens:
         return text
     parts = [text[start:end] for start, end in sentences(text)]
-    words = [term_weights.keys() & terms(part) for part in parts]
+    words = [term_weights.keys() & searchable_terms(part) for part in parts]
     spread = Counter(term for of_part in words for term in of_part)
     scores = [sum(term_weights[term] / spread[term] for term in of_part) for of_part in words]
     room, kept = tokens - 1, set[int]()

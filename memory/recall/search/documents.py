@@ -13,7 +13,13 @@ from memory.log.models.entries import EntryKind, LogEntry
 from memory.project.names import DEFAULT_DOMAIN, key_of_entry, spaced
 from memory.recall.search.passages import cut
 from memory.recall.search.segments import SPEAKER_PREFIX, Document
-from memory.recall.search.words import identity, terms, terms_by_language, terms_of_day
+from memory.recall.search.words import (
+    characters_of,
+    identity,
+    terms,
+    terms_by_language,
+    terms_of_day,
+)
 
 
 class CorpusName(StrEnum):
@@ -86,12 +92,13 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
     for start, end, text in passages_of(entry):
         own_terms, other_terms = terms_by_language(text)
         counts = Counter([*own_terms, *names, *terms_of_day(day)])
+        alternatives = {*other_terms, *characters_of(text)} - counts.keys()
         yield Document(
             seq=entry.seq,
             corpus=NUMBERS[corpus],
             session=session,
             terms={identity(term): count for term, count in counts.items()},
-            marks=[identity(mark) for mark in {*marks, *other_terms}],
+            marks=[identity(mark) for mark in marks | alternatives],
             start=start,
             end=end,
             is_users=entry.role in OWN_ROLES,

@@ -21,7 +21,7 @@ from memory.recall.search import index
 from memory.recall.search.documents import NUMBERS, CorpusName, class_mark, key_of, value_mark
 from memory.recall.search.ranking import Corpus, Places, Postings
 from memory.recall.search.segments import Segment, corpus_of
-from memory.recall.search.words import identity, terms
+from memory.recall.search.words import identity, searchable_terms
 from memory.versions.models.checkpoints import Checkpoint
 
 # REFERRED is the weight a record's words have for the records that refer to that record. Only the
@@ -49,8 +49,8 @@ def classes_described(
         for holder in domain.holders.values():
             names[holder.class_name].append(spaced(holder.name))
         for class_name, named in names.items():
-            words = terms(" ".join([*named, domain.classes[class_name].doc]))
-            if shared := {*words} & {*query_terms}:
+            words = searchable_terms(" ".join([*named, domain.classes[class_name].doc]))
+            if shared := words & {*query_terms}:
                 mark = identity(class_mark(domain.name, class_name))
                 matching[mark] = {*map(identity, shared)}
     return matching

@@ -1,8 +1,9 @@
 """Terms: the units of text that are indexed and searched for.
 
 A term is a word stripped of case, accents and its language's endings; text in scripts without
-spaces is cut into pairs of characters. Marks for vowels, the width of characters, the script of
-digits and the separators of thousands make no difference.
+spaces is cut into pairs of characters, and found by each Chinese or Korean one as well. Marks for
+vowels, the width of characters, the script of digits and the separators of thousands make no
+difference.
 """
 
 import datetime
@@ -42,6 +43,10 @@ _WORD = re.compile(
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
+# The characters that are words: 猫, 차. One by itself, as in "猫は", is a word in a question.
+_HAN = "\u3005\u3400-\u9fff\U00020000-\U0003ffff"
+_CHARACTER = re.compile(f"[{_HAN}\uac00-\ud7a3]")
+_HAN_ALONE = re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 # Marks for vowels in Hebrew and Arabic, Arabic's elongation, and characters without width.
@@ -73,16 +78,28 @@ def terms_by_language(text: str) -> tuple[list[str], list[str]]:
     """Return a text's terms in its language, and others by which it may be found as well.
 
     The others are the terms that its words have in a text whose language isn't recognised, such as
-    a single word: those of `terms`.
+    a single word: those of `terms`. In Japanese, they are the words of one Chinese character.
     """
     language = language_of(text)
     endings = _ENDINGS_LIKE.get(language, language)
     if endings not in STEMMED or endings == "en":
-        return terms(text), []
+        own_terms = terms(text)
+        known = {*own_terms, *function_words(language)}
+        return own_terms, [one for one in _HAN_ALONE.findall(text) if one not in known]
     ignored = function_words(language)
     words = [word for word in _words(text, keep_accents=True) if word not in ignored]
     stems = [_term(word, endings) for word in words]
     return stems, [term for word in words if (term := _term(_bare(word))) not in stems]
+
+
+def characters_of(text: str) -> list[str]:
+    """Return a text's Chinese and Korean characters, by each of which it may be found."""
+    return [] if text.isascii() else _CHARACTER.findall(unicodedata.normalize("NFKC", text))
+
+
+def searchable_terms(text: str) -> set[str]:
+    """Return a text's terms and its Chinese and Korean characters."""
+    return {*terms(text), *characters_of(text)}
 
 
 def terms_of_names(text: str) -> list[str]:
@@ -127,7 +144,7 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
     places = [
         position
         for position, piece in _pieces(text)
-        if any(_term(word) in wanted for word in _words(piece))
+        if not searchable_terms(piece).isdisjoint(wanted)
     ]
     best, most = 0, 0
     for index, position in enumerate(places):

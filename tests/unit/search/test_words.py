@@ -1,6 +1,7 @@
 """Splitting texts into terms."""
 
 import datetime
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from memory.recall.search.words import (
     best_part,
     identity,
     number_of_words,
+    searchable_terms,
     terms,
     terms_by_language,
     terms_of_day,
@@ -121,6 +123,26 @@ def test_english_and_unrecognised_texts_have_the_same_terms_as_ever() -> None:
         assert terms_by_language(text) == (terms(text), [])
 
 
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("猫", "我家有一只猫"),
+        ("猫は？", "猫が好きです"),
+        ("車はどこ？", "新しい車を買った"),
+        ("차", "새 차를 샀어요"),
+    ],
+)
+def test_a_word_of_one_character_finds_texts_that_have_it(question: str, text: str) -> None:
+    asked = {*chain(*terms_by_language(question))}
+
+    assert asked & searchable_terms(text)
+    assert asked.isdisjoint(searchable_terms("我爱吉他"))
+
+
+def test_characters_that_carry_no_information_are_not_asked_for() -> None:
+    assert terms_by_language("私の車は")[1] == ["車"]
+
+
 def test_a_day_has_the_terms_by_which_it_is_asked_for() -> None:
     day = datetime.date(2026, 10, 3)
 
@@ -183,6 +205,7 @@ def test_best_part_of_a_long_text_has_most_terms(wanted: list[str], expected: st
     ("text", "wanted", "expected"),
     [
         ("我们昨天在北京吃饭，后来我买了一把吉他。", "吉他", "吉他。"),
+        ("我们昨天在北京吃饭，后来我买了一只猫。", "猫", "只猫。"),
         ("nothing here, and then on 2026-03-01 it began", "1 March", "2026-03-01 it"),
         ("Ein Tag und noch einer am CAFÉ im Park", "cafe", "CAFÉ im Park"),
     ],
