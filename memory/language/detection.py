@@ -73,6 +73,7 @@ _SHORT_ENGLISH = (
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff\u2100-\u214f]")
+_NOT_UKRAINIAN = re.compile("[ыэёъ]")
 _SPACES = str.maketrans(dict.fromkeys('.,;:!?¿¡…"“”„«»()[]{}-–—/_0123456789', " "))
 _OTHER_SIGN = re.compile(r"[¿¡\u00c0-\u024f\u1e00-\u1eff]")
 # So many of another language's function words tell that a text isn't English. One does in a
@@ -127,7 +128,27 @@ def _language_of_script(text: str) -> str | None:
     """
     if text.isascii() or (letter := _OTHER_SCRIPT.search(text)) is None:
         return None
-    return next((language for pattern, language in _SCRIPTS if pattern.search(text)), letter[0])
+    language = next((code for pattern, code in _SCRIPTS if pattern.search(text)), letter[0])
+    return "uk" if language == "ru" and _is_ukrainian(text) else language
+
+
+def _is_ukrainian(text: str) -> bool:
+    """Return whether a text that no letter tells has more Ukrainian words than Russian ones."""
+    if _NOT_UKRAINIAN.search(text):
+        return False
+    words = {*text.lower().translate(_SPACES).split()}
+    ukrainian, russian = _words_of_ukrainian_and_russian()
+    return len(words & ukrainian) > len(words & russian)
+
+
+@lru_cache(maxsize=1)
+def _words_of_ukrainian_and_russian() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the function words of Ukrainian that Russian lacks, and those of Russian."""
+    ukrainian, russian = (
+        frozenset([*stopwordsiso.stopwords(code), *stop_words.get_stop_words(code)])
+        for code in ("uk", "ru")
+    )
+    return ukrainian - russian, russian - ukrainian
 
 
 def languages_of_script(text: str) -> tuple[str, ...]:
@@ -183,7 +204,9 @@ def languages_of(text: str) -> tuple[str, ...]:
         return languages
     ranked = _identifier().rank(text)
     highest = ranked[0][1]
-    return tuple(code for code, score in ranked[:MAX_LANGUAGES] if highest - score < MARGIN)
+    likely = [code for code, score in ranked[:MAX_LANGUAGES] if highest - score < MARGIN]
+    by_words = [code for code in (language_of(text),) if code != "en" and code in _LANGUAGES]
+    return tuple(dict.fromkeys([*likely, *by_words]))
 
 
 @lru_cache(maxsize=1)

@@ -71,6 +71,7 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     | {"days": ("μέρα", "μέρες"), "in 2 days": ("μεθαύριο",), "2 days ago": ("προχθές",)},
     "es": {"in 2 days": ("pasado mañana",), NEXT: ("que viene",), "12": ("docena",)}
     | {",": ("de la mañana", "de la tarde", "de la noche")},
+    "et": {"in 2 days": ("ülehomme",), "2 days ago": ("üleeile",)},
     "fi": {
         HOUR: ("kello", "klo"),
         "12": ("tusina",),
@@ -122,19 +123,32 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "3 days": ("사흘",),
         "4 days": ("나흘",),
         "10 days": ("열흘",),
+        "in 3 days": ("글피",),
+        "3 days ago": ("그끄저께", "그끄제"),
         "15 days": ("보름",),
         "week after next": ("다다음 주",),
         "week before last": ("지지난주",),
     },
-    "nl": {"in 2 days": ("overmorgen",), LAST: ("afgelopen",), "12": ("dozijn",)},
-    "no": {"12": ("dusin",), "in 2 days": ("i overmorgen",)},
-    "pl": {"12": ("tuzin",), HOUR: ("godzinie",)}
+    "nl": {
+        "in 2 days": ("overmorgen",),
+        LAST: ("afgelopen",),
+        "12": ("dozijn",),
+        "last weekend": ("vorig weekend",),  # the stem of "weekend" is "week"
+        "this weekend": ("dit weekend",),
+        "next weekend": ("volgend weekend",),
+    },
+    "lt": {"in 2 days": ("poryt",), "2 days ago": ("užvakar",)},
+    "lv": {"in 2 days": ("parīt",), "2 days ago": ("aizvakar",)},
+    "no": {"12": ("dusin",), "in 2 days": ("i overmorgen",), "2 days ago": ("i forgårs",)},
+    "pl": {"in 2 days": ("pojutrze",), "2 days ago": ("przedwczoraj",)}
+    | {"12": ("tuzin",), HOUR: ("godzinie",)}
     | {",": ("rano", "po południu", "wieczorem", "w nocy")},
     "pt": {AHEAD_OF: ("daqui a", "dentro de"), "in 2 days": ("depois de amanhã",)}
     | {NEXT: ("que vem",), "12": ("dúzia",), ",": ("da manhã", "da tarde", "da noite")},
     "ro": {"in 2 days": ("poimâine",), "2 days ago": ("alaltăieri",), "monday": ("lunea",)}
     | {"last monday": ("lunea trecută",), "next monday": ("lunea viitoare",)},
     "ru": {"may": ("мае",), "12": ("дюжина",), ",": ("утра", "вечера", "ночи")},
+    "sl": {"in 2 days": ("pojutrišnjem",), "2 days ago": ("predvčerajšnjim",)},
     "sr": {"1000": ("хиљаду", "hiljadu")},
     "sv": {"12": ("dussin",), "in 2 days": ("i övermorgon",)},
     "th": {HOUR: ("โมง", "นาฬิกา"), "in 2 days": ("มะรืนนี้", "มะรืน"), "2 days ago": ("เมื่อวานซืน",)},
@@ -142,6 +156,9 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "12": ("düzine",),
         "in 2 days": ("öbür gün",),
         "2 days ago": ("evvelsi gün", "önceki gün"),
+        "last weekend": ("geçen hafta sonu",),
+        "this weekend": ("bu hafta sonu",),
+        "next weekend": ("gelecek hafta sonu", "önümüzdeki hafta sonu"),
     },
     "uk": {"1": ("одну",), "1000": ("тисячу",), "12": ("дюжина",)}
     | {",": ("ранку", "вечора", "ночі")},
@@ -158,6 +175,49 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "in 2 years": ("后年", "後年"),
         "2 years ago": ("前年",),
     },
+}
+# The weekend, in neither of the libraries.
+_WEEKENDS: Mapping[str, str] = {
+    "ar": "عطلة نهاية الأسبوع | نهاية الأسبوع",
+    "bg": "уикенд | почивните дни",
+    "ca": "cap de setmana",
+    "cs": "víkend",
+    "da": "weekend",
+    "de": "Wochenende",
+    "el": "σαββατοκύριακο",
+    "es": "fin de semana",
+    "et": "nädalavahetus | nädalalõpp",
+    "eu": "asteburu",
+    "fa": "آخر هفته",
+    "fi": "viikonloppu",
+    "fr": "week-end | weekend",
+    "gl": "fin de semana",
+    "he": "סוף השבוע | סוף שבוע",
+    "hi": "सप्ताहांत | वीकेंड",
+    "hr": "vikend",
+    "hu": "hétvége | hétvégén",
+    "id": "akhir pekan | akhir minggu",
+    "it": "weekend | fine settimana",
+    "ja": "週末",
+    "ko": "주말",
+    "lt": "savaitgalis | savaitgalį",
+    "lv": "nedēļas nogale | nedēļas nogalē",
+    "nl": "weekend",
+    "no": "helg | helgen",
+    "pl": "weekend",
+    "pt": "fim de semana",
+    "ro": "weekend | sfârșit de săptămână | sfârșitul de săptămână",
+    "ru": "выходные | выходных",
+    "sk": "víkend",
+    "sl": "konec tedna | vikend",
+    "sr": "vikend | викенд",
+    "sv": "helg | helgen",
+    "sw": "wikendi",
+    "th": "สุดสัปดาห์ | เสาร์อาทิตย์",
+    "tr": "hafta sonu",
+    "uk": "вихідні | вихідних",
+    "vi": "cuối tuần",
+    "zh": "周末 | 週末 | 个周末 | 個週末",
 }
 # The ordinals from 1 to 20, and 30, with their endings, of languages without them in CLDR's rules.
 _ORDINALS: Mapping[str, tuple[str, str]] = {
@@ -311,7 +371,7 @@ def _languages_of_date_words() -> Mapping[str, Collection[str]]:
     """Return the languages of the words for weekdays, units, and dates relative to now."""
     by_word = defaultdict[str, dict[str, None]](dict)
     for language in (*LATIN, *_CYRILLIC):
-        phrases = [*itertools.chain(*_ADDITIONS.get(language, {}).values())]
+        phrases = [*itertools.chain(*_ADDITIONS.get(language, {}).values()), *_weekends(language)]
         for info in _infos(language):
             phrases += itertools.chain(*(info.get(name, ()) for name in (*_WEEKDAYS, *_UNITS)))
             for meaning, names in info.get("relative-type", {}).items():
@@ -347,11 +407,12 @@ def _meanings(
         _add_names(info, add, language)
         _add_relative(info, add)
         _add_marks(info, add, language)
+    add(_weekends(language), "weekends")
     _add_additions(language, numbers, add)
     if is_spaced:
         _add_directions(infos, add, stem)
     else:
-        _add_directed_weekdays(infos, add)
+        _add_directed_weekdays(infos, add, _weekends(language))
     for info in infos:
         for phrase, text in _literals(info):
             key = key_of(folded(phrase, language), is_spaced=is_spaced)
@@ -371,6 +432,10 @@ def _infos(language: str) -> Iterator[Mapping[str, Any]]:
         with suppress(ModuleNotFoundError):
             module = importlib.import_module(f"dateparser.data.date_translation_data.{name}")
             yield module.info
+
+
+def _weekends(language: str) -> list[str]:
+    return [*filter(None, _WEEKENDS.get(language, "").split(" | "))]
 
 
 def _add_additions(language: str, numbers: Mapping[str, float], add: _Add) -> None:
@@ -473,14 +538,17 @@ def _add_directions(
                 add([word], mark)
 
 
-def _add_directed_weekdays(infos: Iterable[Mapping[str, Any]], add: _Add) -> None:
+def _add_directed_weekdays(
+    infos: Iterable[Mapping[str, Any]], add: _Add, weekends: Sequence[str]
+) -> None:
     """Add phrases such as "下周五": a weekday with what phrases for "next" units begin or end with.
 
     A weekday's name begins with a unit in Chinese, so "下周" would be read there otherwise.
     """
     for info in infos:
         relative = info.get("relative-type", {})
-        for direction, form in (("next", "in 1 {}"), ("last", "1 {} ago")):
+        names = {**{name: info.get(name, ()) for name in _WEEKDAYS}, "weekend": weekends}
+        for direction, form in (("next", "in 1 {}"), ("last", "1 {} ago"), ("this", "0 {} ago")):
             weeks, months = (
                 [fold(one).replace(" ", "") for one in relative.get(form.format(unit), ())]
                 for unit in ("week", "month")
@@ -488,8 +556,8 @@ def _add_directed_weekdays(infos: Iterable[Mapping[str, Any]], add: _Add) -> Non
             for week, month in itertools.product(weeks, months):
                 begin = _common(week, month)
                 end = _common(week[::-1], month[::-1])[::-1]
-                for name in _WEEKDAYS:
-                    days = [day for day in info.get(name, ()) if len(day) > 1]
+                for name, forms in names.items():
+                    days = [day for day in forms if len(day) > 1]
                     if begin:
                         add([begin + day for day in days], f"{direction} {name}")
                     elif len(end) > 1:
@@ -532,6 +600,10 @@ def _numbers(language: str) -> dict[str, float]:
             add(text, number)
             if language == "ar" and number <= 10:
                 add(text.removesuffix("ة"), number)  # as before feminine nouns
+            elif language == "ar" and text.endswith("ة ماية"):  # in one word
+                times = text.removesuffix("ة ماية").removesuffix("ي")
+                add(f"{times}ماية", number)
+                add(f"{times}مية", number)
             elif language == "ar" and text.endswith("ون"):
                 add(f"{text.removesuffix('ون')}ين", number)  # the accusative
     for scale in _SCALES:

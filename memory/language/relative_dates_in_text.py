@@ -42,7 +42,8 @@ _AHEAD = re.compile(
 _BACK = re.compile(rf"\b{_COUNT}\s+{_UNIT}\s+(?:ago|earlier|back|before)\b", FLAGS)
 _NEAR = re.compile(
     r"\b(?P<which>next|this|last|coming|past|previous|current|following)\s+"
-    r"(?P<unit>week|weekend|month|year|spring|summer|autumn|fall|winter)\b",
+    r"(?P<unit>week|weekend|month|year|spring|summer|autumn|fall|winter)\b"
+    r"|\b(?:at|on|over|for|during)\s+the\s+(?P<weekend>weekend)\b",
     FLAGS,
 )
 _SECOND_NEAR = re.compile(
@@ -84,6 +85,7 @@ _FROM_WEEKDAY = re.compile(
     rf"(?:(?P<which>next|this|coming)\s+)?(?P<day>{_DAY_NAME}|tomorrow)\b",
     FLAGS,
 )
+_WEEKDAY_IN = re.compile(rf"\b(?P<day>{_DAY_NAME})[\s,]+in\s+{_COUNT}\s+weeks?\b", FLAGS)
 _AT_EDGE = re.compile(
     rf"\b(?P<edge>first|last)\s+(?:{_COUNT}\s+)?(?P<unit>day|week)s?\s+(?:in|of)\s+{_OF_A_MONTH}",
     FLAGS,
@@ -177,8 +179,9 @@ def add_relative_dates(text: str, today: datetime.date, moments: Said) -> None: 
         _add_distance(today, match["count"], match["unit"], -1, moments)
     far = False  # "on Tuesday next week" is further away than "on Tuesday"
     for match in _NEAR.finditer(text):
-        steps = _steps(match["which"])
-        unit = match["unit"].lower()
+        which = match["which"] or "this"
+        steps = _steps(which)
+        unit = (match["unit"] or match["weekend"]).lower()
         for step in steps:
             if unit == "year":
                 moments.years.add(today.year + step)
@@ -191,8 +194,7 @@ def add_relative_dates(text: str, today: datetime.date, moments: Said) -> None: 
                 month = _shifted(today.replace(day=1), step)
                 moments.months.add((month.year, month.month))
             elif unit == "weekend":
-                for weekday in (5, 6):
-                    moments.days.update(_weekdays(today, weekday, match["which"]))
+                moments.days.update(_weekend(today, which))
             else:
                 far = True
                 for day in _week(today, step):
@@ -224,6 +226,9 @@ def add_relative_dates(text: str, today: datetime.date, moments: Said) -> None: 
             days = _days_of(month)
             first = match["edge"].lower() == "first"
             moments.days.update(days[:length] if first else days[-length:])
+    for match in _WEEKDAY_IN.finditer(text):
+        for day in _away(today, 7 * _count(match["count"])):
+            moments.days.update(_weekdays(day, WEEKDAYS[match["day"].lower()], ""))
     for match in _FROM_WEEKDAY.finditer(text):
         distance = _count(match["count"]) * _DAYS_IN[match["unit"].lower()]
         for day in _starts(match, today):
@@ -289,6 +294,16 @@ def _week(today: datetime.date, step: int) -> Iterator[datetime.date]:
     """Yield the first and last days of a week, whether it begins on Monday or on Sunday."""
     monday = 7 * step - today.weekday()
     for distance in (monday - 1, monday, monday + 5, monday + 6):
+        yield from _away(today, distance)
+
+
+def _weekend(today: datetime.date, which: str) -> Iterator[datetime.date]:
+    """Yield the Saturdays and Sundays that are meant; the last weekend is over."""
+    if _steps(which) != (-1,):
+        yield from [*_weekdays(today, 5, which), *_weekdays(today, 6, which)]
+        return
+    saturday = (today.weekday() - 5) % 7 + (7 if today.weekday() >= 5 else 0)
+    for distance in (-saturday, 1 - saturday):
         yield from _away(today, distance)
 
 

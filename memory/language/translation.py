@@ -43,6 +43,13 @@ _INDIC = "\u0900-\u0963\u0981-\u0dff"  # letters and the vowel signs that belong
 _HAN_DIGITS = str.maketrans("〇零一二三四五六七八九", "00123456789")
 # What is attached to an hour: Hungarian "nyolckor" (at eight), Turkish "sekize" (to eight)
 _ENDINGS = {"hu": re.compile("kor$"), "tr": re.compile("(?:[dt][ae]n?|y?[aeiu])$")}
+# The year before the first of a Japanese era and of Taiwan's; a year of Thailand's beside a word
+# for years, a month or a sign.
+_ERAS = {"令和": 2018, "平成": 1988, "昭和": 1925, "民国": 1911, "民國": 1911}
+_ERA_YEAR = re.compile(
+    rf"({'|'.join(_ERAS)})\s?(元|\d{{1,3}}|[一二三四五六七八九十]{{1,3}})\s?(?=年)"
+)
+_THAI_YEAR = re.compile(r"(?<=[a-z./-])(\s{0,3})(2[45]\d\d)(?!\d)")
 _DIGIT_BY_DIGIT = re.compile("[〇零一二三四五六七八九]{3,}")
 _DIGITS_ONLY = re.compile(r"\d+")
 _DIGITS = re.compile(r"\d{1,12}(?:[.,]\d{1,2})?(?![\d.,])")
@@ -52,7 +59,9 @@ _UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _NEAR = r"\s{0,3}"
 _ANY_MARK = rf"[{MARKS}\s]{{0,9}}"
-_PERIOD = r"(?P<period>(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:week|month|year)(?=s))s?\b"
+_PERIOD = (
+    r"(?P<period>(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:week|weekend|month|year)(?=s))s?\b"
+)
 _LENGTH = (
     rf"(?:(?<!\d)(?P<count>\d{{1,6}}){_NEAR})?(?P<unit>day|week|month|year)s\b"
     rf"(?:{_NEAR},{_NEAR}[a-z]+day\b)?(?!{_NEAR}\d{{4}})"
@@ -73,6 +82,12 @@ _NEXT, _LAST = _beside(NEXT, NEXT, _PERIOD), _beside(LAST, LAST, _PERIOD)
 _AHEAD = _beside(AHEAD_OF, AHEAD_AFTER, _LENGTH)
 _SINCE = _beside(LAST, LAST, _LENGTH)
 _PAST = _beside(PAST_OF, PAST_AFTER, _LENGTH)
+# "Ba tuần trước" is three weeks ago, although "tuần trước" is last week. "Thứ sáu" is Friday, and
+# the sixth.
+_COUNTED = re.compile(
+    rf"(?<![\d.,/-])(?<!day , )(?P<count>\d{{1,4}}){_NEAR}"
+    r"(?P<which>last|next) (?P<unit>week|month|year)\b"
+)
 _CLOCK = re.compile(
     rf"{HOUR}{_ANY_MARK}(\d{{1,2}})(?![\d:.,])|"
     rf"(?<![\d:.,])(\d{{1,2}}){_NEAR}{HOUR}(?:{_ANY_MARK}(\d{{2}})(?!\d))?"
@@ -121,6 +136,13 @@ _DAY_OF_MONTH = re.compile(
 )
 _MONTH_AND_YEAR = re.compile(rf"\b({_MONTH})\s{{1,3}}[^\W\d]{{1,4}}\s{{1,3}}{_YEAR}")
 _YEAR_FIRST = re.compile(r"(?<![\d.,/-])(\d\d)[./-]\s?(\d{1,2})[./-]\s?(\d{1,2})(?!\d)")
+# Days of one month after it, as in "3月8日和9日"
+_CJK_DAY = rf"{_NEAR}(?:[号號日]|days\b)"
+_CJK_AND = rf"{_NEAR}(?:[、,・~〜–-]|[和与與及跟至到]|[とや]|から|[과와및]|부터|에서){_NEAR}"
+_DAYS_AFTER = re.compile(
+    rf"\b({_MONTH}){_NEAR}((?:\d{{1,2}}(?:{_CJK_DAY})?{_CJK_AND}){{1,6}}\d{{1,2}})"
+    rf"{_CJK_DAY}(?!{_NEAR}[間间])"
+)
 # "来月5日" is a day of the next month, "来月5日間" five days of it.
 _DAY_OF_NEAR_MONTH = re.compile(
     rf"((?:next|this|last) month){_NEAR}(\d{{1,2}}){_NEAR}(?:[号號日]|days\b)(?!{_NEAR}[間间])"
@@ -170,12 +192,20 @@ def restated(text: str, lexicon: Lexicon) -> str:
     )
     if lexicon.is_year_first:
         text = _DIGIT_BY_DIGIT.sub(lambda match: match[0].translate(_HAN_DIGITS), text)
+        text = _ERA_YEAR.sub(lambda match: _era_year(match, lexicon), text)
     text = _SHORT_MONTH.sub(_short_month, _with_marks(text, lexicon)).replace(SHORT, "")
+    if lexicon.language == "th":
+        text = _THAI_YEAR.sub(lambda match: f"{match[1]}{int(match[2]) - 543}", text)
     text = _with_parts(re.sub(" {2,}", " ", text))
     if lexicon.is_year_first:
         text = _DAY_OF_NEAR_MONTH.sub(r"\1 the \2th ", text)
+        text = _DAYS_AFTER.sub(
+            lambda match: f"{match[1]} {' and '.join(_DIGITS_ONLY.findall(match[2]))} ", text
+        )
     text = _NEXT.sub(lambda match: f" next {match['period'] or match['period_']} ", text)
     text = _LAST.sub(lambda match: f" last {match['period'] or match['period_']} ", text)
+    text = text.replace("weekends", "this weekend")
+    text = _COUNTED.sub(lambda match: f" {_counted(match)} ", text)
     text = _SINCE.sub(lambda match: f" last {_length(match)} ", text)
     text = _PAST.sub(lambda match: f" {_length(match)} ago ", text)
     text = _AHEAD.sub(lambda match: f" in {_length(match)} ", text)
@@ -192,6 +222,11 @@ def restated(text: str, lexicon: Lexicon) -> str:
 
 def _knows(lexicon: Lexicon, word: str) -> bool:
     return word in lexicon.meanings or word in lexicon.numbers
+
+
+def _era_year(match: re.Match[str], lexicon: Lexicon) -> str:
+    year = int(match[2]) if match[2].isdigit() else lexicon.numbers.get(match[2], 1)
+    return str(int(_ERAS[match[1]] + year))
 
 
 def _short_month(match: re.Match[str]) -> str:
@@ -232,6 +267,11 @@ def _with_part(match: re.Match[str]) -> str:
 
 def _length(match: re.Match[str]) -> str:
     return f"{match['count'] or match['count_'] or 1} {match['unit'] or match['unit_']}s"
+
+
+def _counted(match: re.Match[str]) -> str:
+    length = f"{match['count']} {match['unit']}s"
+    return f"in {length}" if match["which"] == "next" else f"{length} ago"
 
 
 def _clock(match: re.Match[str]) -> str:
@@ -305,7 +345,7 @@ def _phrase(
         key = key_of(phrase, is_spaced=lexicon.is_spaced)
         for form in _forms(key, lexicon):
             meaning = lexicon.meanings.get(form, "")
-            number = [lexicon.numbers[form]] if form in lexicon.numbers else []
+            number = _factors(lexicon.numbers[form], lexicon) if form in lexicon.numbers else []
             if meaning or number or form in lexicon.meanings:
                 return meaning, number, end
         if lexicon.is_spaced and len(key) >= MIN_STEMMED:
@@ -354,7 +394,7 @@ def _parts(word: str, lexicon: Lexicon) -> list[float]:
             if rest is None:
                 continue
             if part in lexicon.numbers:
-                numbers = [lexicon.numbers[part], *rest]
+                numbers = [*_factors(lexicon.numbers[part], lexicon), *rest]
             elif part in lexicon.joints and start and rest:
                 numbers = rest
             else:
@@ -362,6 +402,13 @@ def _parts(word: str, lexicon: Lexicon) -> list[float]:
             if best[start] is None or len(numbers) < len(best[start] or ()):
                 best[start] = numbers
     return best[0] or []
+
+
+def _factors(number: float, lexicon: Lexicon) -> list[float]:
+    """Return a phrase's number, or what it multiplies and by what: "five thousand" ends 45,000."""
+    scales = (10**9, 10**6, 1000) if lexicon.is_spaced else (10**8, 10**4, 1000)
+    scale = next((scale for scale in scales if number % scale == 0), 0)
+    return [number // scale, scale] if scale and number and not is_scale(number) else [number]
 
 
 def _ends_in_number(between: str, numbers: Sequence[float]) -> bool:

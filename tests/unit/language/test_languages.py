@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.language.detection import languages_of, may_be_english
+from memory.language.detection import language_of, languages_of, may_be_english
 from memory.language.lexicon import lexicon_of
 from memory.language.translation import in_english, restated
 from memory.project import PartialDate
@@ -80,6 +80,11 @@ def test_other_values_are_refused(text: str, value: Value) -> None:
     ("text", "true", "false"),
     [
         ("Übernächste Woche fängt es an.", datetime.date(2026, 3, 16), datetime.date(2026, 3, 10)),
+        (
+            "Donnerstag in zwei Wochen kommen die Handwerker.",
+            datetime.date(2026, 3, 19),
+            datetime.date(2026, 3, 26),
+        ),
         ("La semana que viene empiezo.", datetime.date(2026, 3, 9), datetime.date(2026, 3, 17)),
         ("再来月に結婚します。", PartialDate("2026-05"), PartialDate("2026-04")),
         ("وصل الطرد أول أمس.", datetime.date(2026, 3, 2), datetime.date(2026, 3, 3)),
@@ -92,6 +97,16 @@ def test_other_values_are_refused(text: str, value: Value) -> None:
         ("家は1億2千万円です。", 120_000_000, 100_000_000),
         ("गाड़ी डेढ़ लाख रुपये की है।", 150_000, 100_000),
         ("Das Haus kostet 3,5 Millionen Euro.", 3_500_000, 35),
+        ("Квартира стоит сорок пять тысяч рублей.", 45_000, 5_000),
+        ("Harganya enam puluh lima ribu rupiah.", 65_000, 5_000),
+        ("A laptop kétszázötvenezer forintba került.", 250_000, 50_000),
+        ("这套房二百五十万元。", 2_500_000, 500_000),
+        ("Le terrain vaut deux cent cinquante mille euros.", 250_000, 50_000),
+        ("اشتريت الثلاجة بثلاثة آلاف وخمسمائة درهم.", 3_500, 3_000),
+        ("Ba tuần trước tôi bị ốm.", datetime.date(2026, 2, 11), datetime.date(2026, 2, 23)),
+        ("สองเดือนที่แล้วฉันย้ายบ้าน", PartialDate("2026-01"), PartialDate("2026-02")),
+        ("Tiga minggu lalu saya sakit.", datetime.date(2026, 2, 11), datetime.date(2026, 2, 23)),
+        ("Поезд уходит без двадцати пять.", datetime.time(16, 40), datetime.time(17)),
         ("Ich brauche ein Dutzend Eier.", 12, 20),
         ("下个月五号我去上海。", datetime.date(2026, 4, 5), datetime.date(2026, 4, 6)),
         ("来月5日に京都へ行きます。", datetime.date(2026, 4, 5), datetime.date(2026, 4, 6)),
@@ -109,6 +124,82 @@ def test_what_a_phrase_says_as_a_whole_counts_and_no_part_of_it(
 ) -> None:
     assert not is_refused(text, true)
     assert is_refused(text, false)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Last weekend we were in Bath.",
+        "Am letzten Wochenende waren wir in Köln.",
+        "Le week-end dernier, nous étions à Lyon.",
+        "El fin de semana pasado estuvimos en Toledo.",
+        "Lo scorso weekend siamo stati a Roma.",
+        "No fim de semana passado fomos à praia.",
+        "Vorig weekend waren we in Gent.",
+        "Afgelopen weekend waren we in Gent.",
+        "Förra helgen var vi i Lund.",
+        "I sidste weekend var vi i Aarhus.",
+        "Viime viikonloppuna olimme mökillä.",
+        "W zeszły weekend byliśmy w górach.",
+        "Minulý víkend jsme byli na chatě.",
+        "В прошлые выходные мы были на даче.",
+        "Минулими вихідними ми були на дачі.",
+        "Geçen hafta sonu Bursa'daydık.",
+        "Múlt hétvégén a Balatonnál voltunk.",
+        "Weekendul trecut am fost la mare.",
+        "في عطلة نهاية الأسبوع الماضية كنا عند البحر.",
+        "בסוף השבוע שעבר היינו בים.",
+        "पिछले सप्ताहांत हम आगरा गए थे।",
+        "先週末、温泉に行きました。",
+        "지난 주말에 등산을 갔어요.",
+        "上周末我们去爬山了。",
+        "上个周末我们去爬山了。",
+        "สุดสัปดาห์ที่แล้วเราไปทะเล",
+        "Cuối tuần trước chúng tôi đi biển.",
+        "Akhir pekan lalu kami pergi ke Bandung.",
+    ],
+)
+def test_last_weekend_is_the_one_before_this_week(text: str) -> None:
+    days = [datetime.date(2026, 2, day) for day in (22, 26, 28)]
+
+    assert [is_refused(text, day) for day in days] == [True, True, False]
+    assert not is_refused(text, datetime.date(2026, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "true", "false"),
+    [
+        (
+            "เราแต่งงานกันเมื่อวันที่ 20 มิถุนายน 2564",
+            datetime.date(2021, 6, 20),
+            datetime.date(2020, 6, 20),
+        ),
+        ("ฉันเรียนจบปี พ.ศ. 2564", PartialDate("2021"), PartialDate("2020")),
+        ("ตั๋วราคา 2564 บาท", 2564, 2021),
+        ("令和3年6月20日に結婚しました。", datetime.date(2021, 6, 20), datetime.date(2020, 6, 20)),
+        ("平成元年に生まれました。", PartialDate("1989"), PartialDate("1990")),
+        ("昭和五十二年に家を建てた。", PartialDate("1977"), PartialDate("1976")),
+        ("民國110年6月20日我們結婚。", datetime.date(2021, 6, 20), datetime.date(2010, 6, 20)),
+    ],
+)
+def test_years_of_other_eras_are_read(text: str, true: Value, false: Value) -> None:
+    assert not is_refused(text, true)
+    assert is_refused(text, false)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Де моя книжка?", "uk"),
+        ("Що було, коли ми спали?", "uk"),
+        ("Ми були там", "uk"),
+        ("Где моя книга?", "ru"),
+        ("Я купил собаку", "ru"),
+        ("Мы были в парке, а потом дома.", "ru"),
+    ],
+)
+def test_ukrainian_is_told_from_russian_by_its_words(text: str, language: str) -> None:
+    assert language_of(text) == language
 
 
 def test_english_is_read_without_other_languages() -> None:
@@ -214,6 +305,13 @@ def test_a_short_month_counts_beside_a_number_and_a_whole_one_by_itself(
         "8 ve 9 Mart 2025 tarihlerinde oradaydık.",
         "كنا هناك في 8 و9 مارس 2025.",
         "हम 8 और 9 मार्च 2025 को वहाँ थे।",
+        "2025年3月8日和9日我们在那里。",
+        "我们在那里是2025年3月8、9日。",
+        "二〇二五年三月八日和九日我们在那里。",
+        "2025年3月8日と9日にそこにいました。",
+        "2025年3月8日・9日にそこにいました。",
+        "2025년 3월 8일과 9일에 거기 있었어요.",
+        "2025년 3월 8, 9일에 거기 있었어요.",
     ],
 )
 def test_several_days_of_a_month_are_all_days(text: str) -> None:
