@@ -30,8 +30,20 @@ _SINCE = re.compile(
     r"\b(?:last|past|previous)\s+(?P<length>[^\W_]{1,6}\s+(?:day|week|month|year)s)\b",
     re.IGNORECASE,
 )
-# The first and the last days of a week are read; days closer than this are one period.
-A_WEEK = datetime.timedelta(days=7)
+# The first and the last days of a week are read; days this far apart are two periods.
+BETWEEN_WEEKENDS = datetime.timedelta(days=6)
+# The languages that write the names of weekdays with a capital (CLDR); in others, words with one
+# are names, unless they begin a sentence: "¿Quién es Domingo?"
+CAPITALISED = frozenset({"de", "el", "en", "id", "sw", "tl", "tr", "vi"})
+_CAPITALISED_WORD = re.compile(r"(?<=[\w,;:] )[^\W\d_]+")
+_DAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+# A name that is also a word for a day: "Frau Samstag", "Wednesday Addams", "Black Friday".
+_NAME = re.compile(
+    r"\b(?:Mrs?|Ms|Miss|Dr|Prof|Herrn?|Frau|Familie)\b\.? \w+"
+    rf"|\b(?:[Oo]n|[Ll]ast|[Nn]ext|[Tt]his|[Ss]ince|[Uu]ntil|[Bb]y) (?P<date>{_DAY})\b"
+    rf"|(?<=\w )[A-Z][a-z]+ {_DAY}\b"
+    rf"|\b{_DAY} (?!Morning|Afternoon|Evening|Night)[A-Z][a-z]+"
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,10 @@ def relative_dates_of(
 def _readings(text: str) -> Iterator[str]:
     """Yield a question in English, read in its own language, then in that of its dates."""
     language = language_of(text)
+    if language in CAPITALISED:
+        text = _NAME.sub(lambda match: match[0] if match["date"] else "", text)
+    else:
+        text = _CAPITALISED_WORD.sub(lambda match: "" if match[0].istitle() else match[0], text)
     yield _in_english(text, language)
     for other in languages_of_script(text) or languages_of_dates(text):
         if other != language:
@@ -97,7 +113,7 @@ def _periods(moments: Said) -> Iterator[_Period]:
     if days:
         first = days[0]
         for day, following in pairwise([*days, datetime.date.max]):
-            if following - day >= A_WEEK:
+            if following - day >= BETWEEN_WEEKENDS:
                 yield first, day
                 first = following
         return

@@ -5,15 +5,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
+from babel.dates import get_day_names
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
-from memory.recall.search.question_dates import relative_dates_of
+from memory.language.detection import LATIN
+from memory.recall.search.question_dates import CAPITALISED, relative_dates_of
 from tests.integration.search.conftest import Say
 
 pytestmark = pytest.mark.django_db
 
+OTHERS = ("en", "el", "ru", "uk", "bg", "sr", "mk")  # not in Latin letters, and English
 # Sunday, 29 November in UTC, but already Monday in Tokyo.
 NOW = datetime.datetime(2026, 11, 29, 20, tzinfo=datetime.UTC)
 
@@ -34,6 +37,11 @@ NOW = datetime.datetime(2026, 11, 29, 20, tzinfo=datetime.UTC)
         ("Was ist in den letzten zwei Wochen passiert?", ("2026-11-15", "2026-11-29")),
         ("上个星期我做了什么？", ("2026-11-15", "2026-11-22")),
         ("पिछले हफ़्ते मैंने क्या किया?", ("2026-11-15", "2026-11-22")),
+        ("What did I do last weekend?", ("2026-11-21", "2026-11-22")),
+        ("Was habe ich am letzten Wochenende gemacht?", ("2026-11-21", "2026-11-22")),
+        ("上周末我做了什么？", ("2026-11-21", "2026-11-22")),
+        ("What did I do over the weekend?", ("2026-11-28", "2026-12-06")),
+        ("Qu'ai-je fait ce week-end ?", ("2026-11-28", "2026-12-06")),
         ("Quel jour est mon anniversaire ?", None),
         ("Ma mère est-elle allée au marché ?", None),
         ("Who is Ann?", None),
@@ -55,6 +63,7 @@ def test_relative_dates_are_periods(
         (1, ("gestern", "hier", "ayer", "mañana, ayer o hoy", "ontem", "wczoraj", "dün", "i går")),
         (1, ("昨日", "昨天", "어제", "вчера", "вчора", "أمس", "אתמול", "कल", "hôm qua")),
         (-2, ("übermorgen", "après-demain", "overmorgen", "послезавтра", "明後日")),
+        (2, ("Co jadłem przedwczoraj?", "üleeile", "aizvakar", "užvakar", "predvčerajšnjim")),
         (7, ("letzte Woche", "Was war letzte Woche?", "la semaine dernière", "semana passada")),
         (1, ("man\u0303ana, ayer o hoy", "hier", "u\u0308bermorgen oder gestern")),
         (7, ("w zeszłym tygodniu", "geçen hafta", "先週", "上周", "săptămâna trecută")),
@@ -84,12 +93,45 @@ def test_words_for_a_date_tell_their_own_language(
         "Où habite Morgen ?",
         "Quel jour est mon anniversaire ?",  # French "mon": my
         "Qui va au marché avec moi ?",
+        "¿Quién es Domingo?",
+        "Chi è Sabato Rossi?",
+        "Où habite monsieur Mardi ?",
+        "Кто такая Вера Среда?",
+        "Ist Frau Samstag da?",
+        "Wie alt ist Herr Sonntag?",
+        "Who is Wednesday Addams?",
+        "Has Mr Friday called?",
+        "When is Black Friday?",
     ],
 )
 def test_name_or_word_that_is_a_date_in_another_language_is_no_date(
     user: MemoryUser, question: str
 ) -> None:
     assert relative_dates_of(question, user, NOW) is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Did I see Ann on Friday?",
+        "Was it on Friday Ann came?",
+        "What did I do Friday?",
+        "What did I do on Friday Night?",
+        "Was mache ich nächsten Freitag?",
+        "Hatte ich einen Termin Montag?",
+        "¿Qué hice el domingo?",
+        "Domingo, ¿qué hice?",
+        "QUÉ HICE AYER",
+    ],
+)
+def test_day_beside_a_name_or_with_capitals_is_a_date(user: MemoryUser, question: str) -> None:
+    assert relative_dates_of(question, user, NOW) is not None
+
+
+def test_languages_that_capitalise_weekdays_are_those_of_cldr() -> None:
+    days = {code: get_day_names(locale={"tl": "fil"}.get(code, code)) for code in (*LATIN, *OTHERS)}
+
+    assert {code for code, names in days.items() if names[0][0].isupper()} == CAPITALISED
 
 
 def test_a_question_about_another_time_is_relative_to_it(user: MemoryUser) -> None:
