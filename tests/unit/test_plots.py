@@ -36,6 +36,24 @@ def test_another_number_gives_another_picture() -> None:
     assert ">2</text>" in other
 
 
+@pytest.mark.parametrize(
+    ("row", "figure"),
+    [
+        ("median search with 2,000 messages", "p50_ms"),
+        ("messages embedded per second", "embedded_per_second"),
+        ("memory of the web server", "web_mib"),
+        ("memory of the worker", "worker_mib"),
+    ],
+)
+def test_the_table_of_languages_has_the_numbers_that_were_measured(row: str, figure: str) -> None:
+    figures = json.loads((plots.RESULTS / "languages.json").read_text())["figures"]
+    text = (plots.PLOTS.parent / "benchmarks.md").read_text()
+    _, english, _, others = re.findall(r"\| ([\d,]+)", text.partition(f"| {row} ")[2])[:4]
+
+    measured = [figures[f"{figure}_{name}"] for name in ("english", "others")]
+    assert [english, others] == [f"{value:,.0f}" for value in measured]
+
+
 @pytest.mark.parametrize("path", sorted(plots.RESULTS.glob("*.json")), ids=lambda path: path.stem)
 def test_a_result_says_when_where_and_how_it_was_measured(path: Path) -> None:
     result = json.loads(path.read_text())
