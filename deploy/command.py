@@ -41,8 +41,6 @@ def _run_demo(arguments: Sequence[str]) -> int | str:
     """Run the demo; return its exit status, or why it cannot run here."""
     if sys.platform != "linux":
         return "The demo needs Linux. Elsewhere, run it in a container: docs/deployment.md."
-    try:
-        from deploy.demo.__main__ import main as run_demo
-    except ModuleNotFoundError as error:
-        return f"The package {error.name} is missing: install userascode-server[demo]."
+    from deploy.demo.__main__ import main as run_demo
+
     return run_demo(arguments)

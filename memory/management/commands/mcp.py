@@ -5,7 +5,14 @@ from argparse import ArgumentParser
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio
+import httpx2
 from django.core.management.base import BaseCommand, CommandError
+from mcp.server.stdio import stdio_server
+
+from memory.integrations.mcp import server
+from memory.integrations.mcp.api import TIMEOUT_SECONDS, Api
+from memory.integrations.mcp.tools import Caller
 
 
 class Command(BaseCommand):
@@ -29,18 +36,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until the input ends; the API key comes from UAC_KEY, so `ps` doesn't show it."""
-        try:
-            import anyio
-            import httpx2
-            from mcp.server.stdio import stdio_server
-
-            from memory.integrations.mcp import server
-            from memory.integrations.mcp.api import TIMEOUT_SECONDS, Api
-            from memory.integrations.mcp.tools import Caller
-        except ImportError as error:
-            raise CommandError(
-                f"A package for MCP is missing ({error}): install userascode-server[mcp]."
-            ) from None
         url, key = options["url"], os.environ.get("UAC_KEY")
         if not url or not key or not key.isascii():
             raise CommandError("Set UAC_URL to the server's URL and UAC_KEY to an API key.")

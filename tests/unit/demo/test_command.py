@@ -13,17 +13,11 @@ from deploy.embedded import redis
 from deploy.embedded.process import ProcessFailed
 
 
-@pytest.mark.parametrize(
-    ("platform", "told"), [("darwin", "needs Linux"), ("linux", r"userascode-server\[demo\]")]
-)
-def test_a_demo_that_cannot_run_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, platform: str, told: str
-) -> None:
+def test_a_demo_that_cannot_run_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["userascode-server", "demo"])
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setitem(sys.modules, "deploy.demo.__main__", None)
+    monkeypatch.setattr(sys, "platform", "darwin")
 
-    with pytest.raises(SystemExit, match=told):
+    with pytest.raises(SystemExit, match="needs Linux"):
         command.main()
 
 

@@ -19,12 +19,9 @@ PACKAGES = {".": "", "clients/python": "src/", "integrations/agents": "src/"}
 # Files and folders that need extras; nothing imports them where these are missing.
 EXTRAS: Mapping[str, Mapping[str, set[str]]] = {
     ".": {
-        "deploy/embedded/": {"embedded"},
-        "memory/integrations/mcp/": {"mcp"},
-        "memory/management/commands/mcp.py": {"mcp"},
         "memory/log/sensitive_text.py": {"personal-data"},
         "uac_site/sign_in/saml.py": {"saml"},
-        "workers/llm/adapter.py": {"openai", "anthropic", "google"},
+        "workers/llm/adapter.py": {"anthropic", "google"},
     },
     "clients/python": {"src/userascode/mcp_proxy.py": {"mcp"}},
     "integrations/agents": {
