@@ -57,6 +57,8 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
 # An app that a setting adds cannot be added for some tests alone.
 _settings: Any = importlib.import_module("uac_site.settings")
 _settings.INSTALLED_APPS.append("allauth.socialaccount.providers.saml")
+# Static files would be looked for anew by each test's client.
+_settings.WHITENOISE_USE_FINDERS = False
 
 
 def become_template() -> None:

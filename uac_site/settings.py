@@ -290,6 +290,8 @@ _SWAGGER_UI = files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar
 STATICFILES_DIRS = [("swagger-ui", str(_SWAGGER_UI))]
 STATIC_URL = "static/"
 STATIC_ROOT = env.path("STATIC_ROOT", default=BASE_DIR / "staticfiles")
+# A development server serves the files from where they are: nothing has to be collected.
+WHITENOISE_USE_FINDERS = DEVELOPMENT
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},

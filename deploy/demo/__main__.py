@@ -24,6 +24,8 @@ from deploy.embedded.system import System, running_system
 DESCRIPTION = "Run the whole server, loaded with a sample person."
 _ADMIN = "demo"
 _SCOPES = [f"--scope={scope}" for scope in ("read", "write", "manage")]
+# The processes have checked the settings when they started.
+_CHECKED = "--skip-checks"
 _HURRY = (
     "from memory.kernel.models.users import Lane; from memory.log import lanes;"
     " lanes.hurry(Lane.objects.all())"
@@ -117,7 +119,9 @@ def _run_story(system: System, screen: Screen) -> Story:
     api_key = kept(
         folder,
         "api_key",
-        lambda: str(json.loads(system.manage("create_workspace", "demo", *_SCOPES))["api_key"]),
+        lambda: str(
+            json.loads(system.manage("create_workspace", "demo", *_SCOPES, _CHECKED))["api_key"]
+        ),
     )
     password = kept(folder, "admin_password")
     kept(folder, "admin_user", lambda: _create_admin(system, password))
@@ -167,6 +171,7 @@ def _create_admin(system: System, password: str) -> str:
         system.manage(
             "createsuperuser",
             "--noinput",
+            _CHECKED,
             environment={
                 "DJANGO_SUPERUSER_USERNAME": _ADMIN,
                 "DJANGO_SUPERUSER_EMAIL": "demo@example.com",

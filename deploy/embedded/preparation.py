@@ -1,31 +1,27 @@
-"""Migrations and static files: brought up to date in one process, and only if code has changed.
+"""Migrations: run only if code has changed.
 
-`python -m deploy.embedded.preparation URL` does it, with the environment of a server; the URL is
+`python -m deploy.embedded.preparation URL` runs them, with the environment of a server; the URL is
 that of the database, for its owner.
 """
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
 _ROOT = Path(__file__).resolve().parents[2]
-# What the database and the static files are made from: our own code, and these packages.
+# What the database is made from: our own code, and these packages.
 _FOLDERS = ("memory", "uac_site")
-_PACKAGES = ("django", "djangorestframework")
+_PACKAGES = ("django", "django-allauth")
 
 
-def is_prepared(cluster: Path, environment: Mapping[str, str]) -> bool:
-    """Return whether the code is unchanged since `mark_prepared`, and nothing was deleted since."""
+def is_prepared(cluster: Path) -> bool:
+    """Return whether the code is unchanged since `mark_prepared`."""
     mark = _mark(cluster)
-    return (
-        mark.exists()
-        and mark.read_text() == _digest()
-        and Path(environment["STATIC_ROOT"]).exists()
-    )
+    return mark.exists() and mark.read_text() == _digest()
 
 
 def mark_prepared(cluster: Path) -> None:
@@ -48,14 +44,13 @@ def _digest() -> str:
 
 def _files() -> Iterator[str]:
     for folder in _FOLDERS:
-        for path in sorted((_ROOT / folder).rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
-                status = path.stat()
-                yield f"{path} {status.st_size} {status.st_mtime_ns}"
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            status = path.stat()
+            yield f"{path} {status.st_size} {status.st_mtime_ns}"
 
 
 def main() -> int:
-    """Migrate the database and collect the static files."""
+    """Migrate the database."""
     import django
     from django.core.management import call_command
     from django.db import connection
@@ -63,8 +58,7 @@ def main() -> int:
     django.setup()
     owner = conninfo_to_dict(sys.argv[1])
     connection.settings_dict.update(USER=owner["user"], PASSWORD=owner["password"])
-    call_command("migrate", verbosity=0, skip_checks=False)
-    call_command("collectstatic", interactive=False, verbosity=0)
+    call_command("migrate", verbosity=0)
     return 0
 
 

@@ -69,9 +69,9 @@ class System:
         return finished.stdout
 
     def prepare(self) -> None:
-        """Bring the database and the static files up to date with the code."""
+        """Bring the database up to date with the code."""
         postgres = self.services.postgres
-        if not is_prepared(postgres.cluster, self.environment):
+        if not is_prepared(postgres.cluster):
             command = ["deploy.embedded.preparation", postgres.owner_url]
             self.make_process("preparation", command, ready=lambda process: True).run()
             mark_prepared(postgres.cluster)
@@ -157,7 +157,6 @@ def running_system(
         variables = {
             **services.environment,
             "DJANGO_SETTINGS_MODULE": "uac_site.settings",
-            "STATIC_ROOT": str(services.data_folder / "staticfiles"),
             "UAC_BASE_URL": f"http://127.0.0.1:{port}",
             **(environment or {}),
         }
@@ -168,7 +167,6 @@ def running_system(
             log_path=services.data_folder / "logs" / "forker.log",
             folder=_ROOT,
             inherited=services.inherited,
-            modules=("memory.integrations.mcp.web",) if mcp else (),
         )
         stack.callback(forker.stop)
         services.start()
@@ -182,7 +180,7 @@ def running_system(
             },
             base_url=f"http://127.0.0.1:{port}",
         )
-        report("migrations and static files")
+        report("migrations")
         system.prepare()
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
         commands = {

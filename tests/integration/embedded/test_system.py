@@ -45,6 +45,15 @@ def test_every_process_starts_and_the_web_answers(system: System) -> None:
         assert json.load(response) == {"database": "ok", "redis": "ok"}
 
 
+@pytest.mark.parametrize(
+    "path", ["admin/css/base.css", "memory/admin.css", "swagger-ui/swagger-ui.css"]
+)
+def test_static_files_are_served_from_where_they_are(system: System, path: str) -> None:
+    with urllib.request.urlopen(f"{system.base_url}/static/{path}") as response:
+        assert response.headers["content-type"] == 'text/css; charset="utf-8"'
+        assert response.read()
+
+
 def test_processes_use_the_systems_services_not_those_of_their_starter(system: System) -> None:
     ours = {
         "DATABASE_URL": system.services.postgres.runtime_url,
@@ -111,23 +120,24 @@ def test_a_command_has_its_own_variables_and_output_and_its_failure_is_told(syst
 
 
 def test_what_is_unchanged_is_not_prepared_again(folder: Path) -> None:
-    def start() -> Path:
+    def start() -> tuple[System, bool]:
+        """Start and stop a server; return it, and whether its database was prepared."""
         with running_system(
             folder, web=False, sandbox_workers=0, default_workers=0, beats=0
         ) as system:
-            return Path(system.environment["STATIC_ROOT"])
+            log = system.data_folder / "logs" / "preparation.log"
+            is_prepared = log.exists()
+            log.unlink(missing_ok=True)
+            return system, is_prepared
 
-    # Given a server that was started, and lacks a file since
-    static = start()
-    file = static / "memory" / "admin.css"
-    file.unlink()
-    # When it starts again, then nothing is collected
-    start()
-    assert not file.exists()
-    # But it is if the folder is gone
-    shutil.rmtree(static)
-    start()
-    assert file.exists()
+    # Given a server that was started
+    system, is_prepared = start()
+    assert is_prepared
+    # When it starts again, then nothing is prepared
+    assert not start()[1]
+    # But it is if the database is a new one
+    shutil.rmtree(system.services.postgres.cluster)
+    assert start()[1]
 
 
 def test_processes_end_with_the_forker(folder: Path) -> None:
@@ -170,7 +180,7 @@ def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:
     before = {process.pid for process in me().descendants()}
 
     with (
-        pytest.raises(ProcessFailed, match=r"preparation failed(.|\n)*UAC_SANDBOX_RUNNER"),
+        pytest.raises(ProcessFailed, match=r"web exited during startup(.|\n)*UAC_SANDBOX_RUNNER"),
         running_system(environment={"UAC_SANDBOX_RUNNER": "none"}),
     ):
         pytest.fail("it started")
