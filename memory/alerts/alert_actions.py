@@ -65,11 +65,12 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
     return row
 
 
-def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
+def reopen(alert: Alert, *, actor: str, note: str = "", is_undo: bool = False) -> Alert:
     """Reopen an acknowledged, snoozed or manually resolved alert.
 
-    A resolved alert can be reopened as long as its finding persists. Raises AlertNotOpen if the
-    alert is already open, or if its finding no longer exists.
+    A resolved alert can be reopened as long as its finding persists. The time until it escalates
+    begins anew, except in an undo: the alert then stays open since before, and stays escalated.
+    Raises AlertNotOpen if the alert is already open, or if its finding no longer exists.
     """
     with step_on(alert, actor) as (step, row):
         if row.state == AlertState.OPEN:
@@ -77,7 +78,7 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
         if row.state == AlertState.RESOLVED and not row.holds_back:
             raise AlertNotOpen("this alert is resolved, and its finding no longer exists")
         for one in lock_duplicates(row):
-            reopen_alert(one, step, reason="manually", note=note)
+            reopen_alert(one, step, is_undo=is_undo, reason="manually", note=note)
     return row
 
 

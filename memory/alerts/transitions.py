@@ -205,9 +205,17 @@ def put_aside(
     alert.save()
 
 
-def reopen_alert(alert: Alert, step: Step, **detail: Any) -> None:
-    """Reopen an alert; `detail` is stored with the event."""
+def reopen_alert(alert: Alert, step: Step, *, is_undo: bool = False, **detail: Any) -> None:
+    """Reopen an alert; `detail` is stored with the event.
+
+    An undo keeps since when the alert was open, and whether it had escalated.
+    """
+    open_since, escalated_at = alert.open_since, alert.escalated_at
     mark_open(alert, step)
+    if is_undo:
+        alert.open_since, alert.escalated_at = open_since, escalated_at
+        alert.escalate_at = None
+        _reschedule(alert, step.limits, open_since)
     alert.save()
     step.add_event(alert, AlertEventKind.REOPENED, **detail)
 

@@ -419,7 +419,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset,
-            lambda alert, **by: alert_actions.reopen(alert, note=note_of(request), **by),
+            lambda alert, **by: alert_actions.reopen(
+                alert, note=note_of(request), is_undo="undo" in request.POST, **by
+            ),
             verb="reopened",
         )
 

@@ -173,15 +173,24 @@ def report(
 
 
 def done(request: HttpRequest, message: str, undo: str, rows: Sequence[models.Model]) -> None:
-    """Say what was done, with a button for the action that undoes it for these rows."""
-    button = _undo_button(request, undo, [row.pk for row in rows]) if undo and rows else ""
-    messages.success(request, format_html("{} {}", message, button) if button else message)
+    """Say what was done, with a button for the action that undoes it for these rows.
+
+    The message may stand beside the next row, so it names the user of a single one: by the id, not
+    by the name, since a cookie holds it until it is shown.
+    """
+    if undo and rows:
+        user = getattr(rows[0], "user", None) if len(rows) == 1 else None
+        named = format_html("<span>For {}.</span> ", link(user, str(user))) if user else ""
+        button = _undo_button(request, undo, [row.pk for row in rows])
+        message = format_html("{} {}{}", message, named, button)
+    messages.success(request, message)
 
 
 def _undo_button(request: HttpRequest, action: str, keys: Sequence[object]) -> SafeString:
     """Return the fields and the button of the form around each message (base_site.html)."""
     fields = [
         ("action", action),
+        ("undo", "1"),
         ("from_page", request.POST.get("from_page", "")),
         *(("_selected_action", key) for key in keys),
     ]

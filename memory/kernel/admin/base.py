@@ -485,6 +485,11 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             )
             messages.error(request, message)
             return HttpResponseRedirect(request.get_full_path())
+        if not all_of_them:
+            # What was chosen may no longer match the list's filters.
+            queryset = self.get_queryset(request)
+            if related := self.get_list_select_related(request):
+                queryset = queryset.select_related(*related)
         from_page = request.POST.get("from_page", "")
         if from_page:
             keys = request.POST.getlist("shown")

@@ -129,8 +129,8 @@ def links_in(page: str) -> list[str]:
 
 
 def messages_of(response: Any) -> list[str]:
-    """Return the messages of a page, without the fields and the button that undo an action."""
-    undo = re.compile(r"\s*<input[^>]*>|<button[^>]*>Undo</button>")
+    """Return the messages of a page, without whose rows they are about and how to undo them."""
+    undo = re.compile(r"\s*<input[^>]*>|<button[^>]*>Undo</button>|<span>For .*</span>")
     return [undo.sub("", str(message)).strip() for message in response.context["messages"]]
 
 

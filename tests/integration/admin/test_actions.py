@@ -1,6 +1,7 @@
 """Each action of the staff does what it says, reports it, and needs the right permission."""
 
 import datetime
+import html
 import re
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,7 +16,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory.alerts import alert_actions
-from memory.alerts.models.alerts import Alert, AlertState, PausedConstraint
+from memory.alerts.models.alerts import Alert, AlertKind, AlertState, PausedConstraint, Severity
 from memory.alerts.models.staff_mail import StaffSubscription
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
@@ -203,17 +204,80 @@ def test_who_takes_care_of_an_alert_is_shown_and_filtered(admin_client: Client, 
         assert listed.count() == number
 
 
-def test_what_can_be_undone_is_undone_by_the_message(admin_client: Client, rows: Rows) -> None:
-    response = act(admin_client, "acknowledge", rows[Alert], from_page="1")
-    (message,) = response.context["messages"]
-    fields = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', str(message)))
+def undo(client: Client, response: Any) -> Any:
+    """Press the button *Undo* of the page's only message."""
+    (message,) = map(str, response.context["messages"])
+    (address,) = re.findall(r'formaction="([^"]*)"', message)
+    fields: dict[str, list[str]] = {}
+    for name, value in re.findall(r'name="([^"]*)" value="([^"]*)"', message):
+        fields.setdefault(name, []).append(value)
+    return client.post(html.unescape(address), fields, follow=True)
 
-    response = admin_client.post(list_url(Alert), fields, follow=True)
+
+def test_what_can_be_undone_is_undone_by_the_message(admin_client: Client, rows: Rows) -> None:
+    acknowledged = act(admin_client, "acknowledge", rows[Alert], from_page="1")
+    assert "1 alert acknowledged. For ada . Undo" in shown(acknowledged)
+
+    response = undo(admin_client, acknowledged)
 
     assert response.redirect_chain == [(page_url(rows[Alert]), 302)]
     assert Alert.objects.get().state == AlertState.OPEN
     (message,) = response.context["messages"]
     assert "Undo" in str(message)
+
+
+def test_undo_reopens_alerts_that_the_lists_filter_no_longer_shows(
+    admin_client: Client, populate: Populate
+) -> None:
+    first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
+    chosen = {"action": "acknowledge", "_selected_action": [str(first.pk), str(second.pk)]}
+    open_alerts = f"{list_url(Alert)}?state__exact=open&severity__exact={first.severity}"
+    both = Alert.objects.filter(pk__in=[first.pk, second.pk])
+    response = admin_client.post(open_alerts, chosen, follow=True)
+    assert set(both.values_list("state", flat=True)) == {AlertState.ACKNOWLEDGED}
+
+    response = undo(admin_client, response)
+
+    assert messages_of(response) == ["2 alerts reopened."]
+    assert set(both.values_list("state", flat=True)) == {AlertState.OPEN}
+    assert response.redirect_chain == [(open_alerts, 302)]
+
+
+@pytest.mark.parametrize("has_escalated", [True, False])
+@pytest.mark.parametrize("action", ["acknowledge", "snooze_for_a_day", "resolve"])
+def test_undo_keeps_since_when_an_alert_is_open_and_its_escalation(
+    admin_client: Client, rows: Rows, action: str, has_escalated: bool
+) -> None:
+    opened = timezone.now() - datetime.timedelta(minutes=20)
+    Alert.objects.update(severity=Severity.CRITICAL, opened_at=opened, open_since=opened)
+    alert = Alert.objects.get()
+    alert.escalate_at = opened + datetime.timedelta(hours=1)
+    if has_escalated:
+        alert.escalate_at, alert.escalated_at = None, opened + datetime.timedelta(minutes=9)
+    alert.save()
+    news = admin_client.get(f"{list_url(Alert)}pulse/").json()
+
+    undo(admin_client, act(admin_client, action, alert, from_page="1", confirmed="1"))
+
+    assert admin_client.get(f"{list_url(Alert)}pulse/").json() == news
+    undone = Alert.objects.get()
+    for name in ("state", "open_since", "escalate_at", "escalated_at"):
+        assert getattr(undone, name) == getattr(alert, name), name
+
+
+def test_reopening_gives_an_alert_its_time_until_it_escalates_again(
+    admin_client: Client, rows: Rows
+) -> None:
+    long_ago = timezone.now() - datetime.timedelta(days=3)
+    Alert.objects.update(severity=Severity.CRITICAL, open_since=long_ago, escalated_at=long_ago)
+    act(admin_client, "acknowledge", rows[Alert])
+
+    act(admin_client, "reopen", rows[Alert])
+
+    alert = Alert.objects.get()
+    assert alert.escalated_at is None
+    assert alert.escalate_at is not None
+    assert alert.escalate_at > timezone.now()
 
 
 @pytest.mark.parametrize(
