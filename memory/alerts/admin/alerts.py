@@ -161,8 +161,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     list_display_links = ["headline"]
     list_select_related = ["user__workspace"]
     list_filter = ["state", "severity", OwnerFilter, "kind", "opened_at"]
-    search_fields = ["user__user_id", "constraint", "duplicates__constraint", "message"]
-    search_help_text = "Search by user id, constraint or message."
+    search_fields = [
+        *("user__user_id", "user__metadata"),
+        *("constraint", "duplicates__constraint", "message"),
+    ]
+    search_help_text = "Search by user id, name, constraint or message."
     ordering = BY_URGENCY
     actions = [
         *("acknowledge", *SNOOZES, "resolve", "reopen", "useful", "wrong", "add_note"),

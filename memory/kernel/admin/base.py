@@ -147,6 +147,12 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         except (ObjectDoesNotExist, ValidationError, ValueError):
             return None
 
+    def _get_obj_does_not_exist_redirect(
+        self, request: HttpRequest, opts: Any, object_id: str
+    ) -> HttpResponseRedirect:
+        """Answer that there is no such page: the row may exist in a workspace that is not seen."""
+        raise Http404(f"There is no such {self.opts.verbose_name}.")
+
     def _is_about_a_user(self) -> bool:
         """Return whether the rows belong to a user of the product, not to an account of staff."""
         fields = self.opts.concrete_fields

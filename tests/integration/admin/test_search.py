@@ -70,6 +70,15 @@ def test_people_are_found_by_their_names(
     assert found(staff("view_memoryuser"), "júlia zhang") == {}
 
 
+def test_alerts_are_found_by_the_name_of_their_person(
+    admin_client: Client, staff: Staff, rows: Rows
+) -> None:
+    MemoryUser.objects.filter(pk=rows[MemoryUser].pk).update(metadata={"name": "Chloé Okafor"})
+
+    assert len(found(admin_client, "okafor chloé")["Alerts"]) == 1
+    assert found(staff("view_alert"), "okafor") == {}
+
+
 def test_search_names_lists_it_leaves_out(staff: Staff, prescribed: RecordLocation) -> None:
     client = staff("view_memoryuser", "view_logentry", "view_recordlocation")
 
@@ -87,7 +96,7 @@ def test_nothing_found_says_what_was_searched(admin_client: Client, rows: Rows) 
     assert "Search: xyzzy" in words
     page = text_of(admin_client.get("/admin/search/", {"q": 'xy"zzy'}))
     assert 'name="q" value="xy&quot;zzy"' in page
-    assert "Alerts, by user id, constraint or message" in words
+    assert "Alerts, by user id, name, constraint or message" in words
     assert "Enter a word" in shown(admin_client.get("/admin/search/"))
 
 
