@@ -48,9 +48,9 @@ class ExceededLimit:
         quotes = "; ".join(map(quoted, gravest))
         became = "" if self.may_open else " It opened no new alerts."
         return (
-            f"{self.constraint} is paused: {self.reason}.{became} Its alerts stay as they are"
-            " until it is resumed, either by a change to its source or manually (under paused"
-            f" constraints). It reported: {quotes}"
+            f"{self.constraint} is paused for this user: {self.reason}.{became} The alerts that it"
+            " opened stay as they are until its source changes, or it is resumed by resolving this"
+            f" alert. It reported: {quotes}"
         )
 
 

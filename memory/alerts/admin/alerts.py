@@ -43,6 +43,7 @@ from memory.alerts.models.alerts import (
     AlertKind,
     AlertState,
     Judge,
+    PausedConstraint,
     Verdict,
 )
 from memory.kernel import instants, pauses
@@ -264,12 +265,13 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             rule.append("verdicts")
         times = ["open_since", "changed_at", "resolved_at", "snoozed_until", "escalated_at"]
         known_times = [name for name in times if getattr(obj, name, None)]
+        is_about_pause = obj is not None and obj.kind == AlertKind.CONSTRAINT_PAUSED
         return [
             section(None, tuple(facts), facts=True),
-            section("Evidence", "evidence_tree"),
+            section("Pause", "pause") if is_about_pause else section("Evidence", "evidence_tree"),
             section("Constraint", *rule),
             section(
-                "Times (UTC) and run",
+                "Times and run",
                 *(*known_times, "last_run", "ran_in", "id", "fingerprint"),
                 collapsed=True,
             ),
@@ -344,6 +346,18 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         """Show how precise the alert's constraint has been in the alert's workspace."""
         useful = getattr(alert, "useful_verdicts", None) or 0
         return describe_precision(Precision(useful, getattr(alert, "wrong_verdicts", None) or 0))
+
+    @plain_column("paused")
+    def pause(self, alert: Alert) -> str:
+        """Say for whom the alert's constraint is paused, with a link to where it is resumed."""
+        row = PausedConstraint.objects.filter(user=alert.user, constraint=alert.constraint).first()
+        if row is None or row.resumed_at is not None:
+            return "The constraint has been resumed."
+        return format_html(
+            "For {} alone. {}, or resolve this alert.",
+            link(alert.user),
+            link(row, "Resume the constraint"),
+        )
 
     @content_column("verdicts on this alert")
     def judged(self, alert: Alert) -> str:

@@ -143,7 +143,7 @@ def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
     visible = rows_by_kind(request)
     chosen = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
     kinds = chosen or [KINDS[name] for name in visible]
-    zone = timezone.get_default_timezone()
+    zone = ZoneInfo(user.time_zone)
     day = request.GET.get("date", "")
     before, after = (_read_cursor(request.GET.get(name, "")) for name in ("before", "after"))
     if day and not (before or after):

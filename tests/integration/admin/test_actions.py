@@ -342,6 +342,36 @@ def test_resuming_a_constraint_says_who_and_why(admin_client: Client, rows: Rows
     ]
 
 
+def test_an_alert_about_a_paused_constraint_says_for_whom_and_leads_to_the_pause(
+    admin_client: Client, rows: Rows
+) -> None:
+    paused = rows[PausedConstraint]
+    Alert.objects.update(
+        kind=AlertKind.CONSTRAINT_PAUSED, constraint=paused.constraint, evidence=[]
+    )
+
+    page = admin_client.get(page_url(rows[Alert]))
+    assert "For ada alone. Resume the constraint" in shown(page)
+    assert f'href="{page_url(paused)}"' in text_of(page)
+    assert "cited no records" not in shown(page)
+
+    act(admin_client, "resume", paused)
+    assert "The constraint has been resumed." in shown(admin_client.get(page_url(rows[Alert])))
+
+
+def test_all_times_on_an_alerts_page_are_in_its_users_zone(
+    admin_client: Client, rows: Rows
+) -> None:
+    late = datetime.datetime(2026, 3, 1, 23, 30, tzinfo=datetime.UTC)
+    Alert.objects.update(opened_at=late, open_since=late)
+    rows[Alert].events.update(at=late)
+
+    words = shown(admin_client.get(page_url(rows[Alert])))
+
+    assert words.count("2026-03-02 00:30") == 3  # the facts, the times and the history
+    assert "2026-03-01 23:30:00" not in words
+
+
 def test_viewer_resumes_nothing(staff: Staff, rows: Rows) -> None:
     act(staff("view_pausedconstraint"), "resume", rows[PausedConstraint])
 

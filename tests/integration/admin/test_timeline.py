@@ -168,7 +168,7 @@ def test_line_shows_entries_runs_and_alerts(admin_client: Client, rows: Rows) ->
     assert "pending" in words
     assert "error in the user's code" in words
     assert "Aspirin critical opened by" in words
-    assert "all times are in UTC" in words
+    assert "all times are in Europe/Berlin" in words
 
 
 def test_others_are_not_in_it(admin_client: Client, rows: Rows, populate: Populate) -> None:
