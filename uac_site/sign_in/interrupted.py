@@ -78,7 +78,7 @@ def _person_of(request: HttpRequest) -> str:
 
 def ask_to_log_in(request: HttpRequest) -> HttpResponseRedirect:
     """Redirect to the login, after which what was sent is offered again."""
-    path = reverse("admin:index")
+    path = _sent_from(request)
     if keep(request, "your session had ended."):
         path = reverse("admin:not_done")
         messages.warning(request, "Not done yet: your session has ended. Log in to go on.")
@@ -86,6 +86,14 @@ def ask_to_log_in(request: HttpRequest) -> HttpResponseRedirect:
         messages.warning(request, "Not done: you were not logged in. Log in, then do it again.")
     query = urlencode({"next": path}, safe="/")
     return HttpResponseRedirect(f"{reverse('admin:login')}?{query}")
+
+
+def _sent_from(request: HttpRequest) -> str:
+    """Return the path of the admin's page that the form was on, or of the front page."""
+    home, page = reverse("admin:index"), request.headers.get("Referer", "")
+    if not page.startswith(request.build_absolute_uri(home)):
+        return home
+    return page.removeprefix(request.build_absolute_uri("/")[:-1])
 
 
 def ask_for_proof(request: HttpRequest, *, keeps_form: bool) -> HttpResponseRedirect:

@@ -188,14 +188,14 @@ def _for_subject_access() -> Sequence[str]:
     return [*models, CONTENT, PROMPTS, SUBJECT_ACCESS]
 
 
-def downloads_for(request: HttpRequest) -> Sequence[tuple[str, str]]:
+def _downloads_for(request: HttpRequest) -> Sequence[tuple[str, str]]:
     """Return (URL name, text) for each download about a user that the staff member may have."""
     downloads = (
         (_for_export(), "memory_memoryuser_export", "Download project (zip)"),
         (
             _for_subject_access(),
             "memory_memoryuser_subject_access",
-            "Download all stored data about the person (zip)",
+            "Download all stored data (zip)",
         ),
     )
     return [(name, text) for needed, name, text in downloads if request.user.has_perms(needed)]
@@ -205,8 +205,11 @@ def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple
     """Return (name, URL) for each page about the user that the staff member may see."""
     line = reverse("admin:memory_memoryuser_timeline", args=[user.pk])
     ways = [("Timeline", line)] if sees_line else []
+    downloads = [
+        (text, reverse(f"admin:{name}", args=[user.pk])) for name, text in _downloads_for(request)
+    ]
     if user.head_id is None:
-        return ways
+        return [*ways, *downloads]
     if may_ask(request):
         ways.insert(0, ("Query console", console.console_url(user)))
     if may_see(request, Checkpoint) and sees_content(request.user):
@@ -214,4 +217,4 @@ def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple
     if own_constraints.may_write(request):
         address = own_constraints.own_constraint_url(user)
         ways.append(("Constraints for this user", address))
-    return ways
+    return [*ways, *downloads]

@@ -26,7 +26,6 @@ from django.db.models.functions import Coalesce
 from django.forms import JSONField, ModelForm
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -43,7 +42,6 @@ from memory.kernel.admin.display import (
     badge,
     counted,
     inline,
-    lines,
     visible,
     visible_json,
 )
@@ -59,7 +57,7 @@ from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 from memory.log.models.merges import Merge
 from memory.privacy.admin.erasures import erase_chosen, is_typed
 from memory.users.admin import timeline
-from memory.users.admin.pages import UserPages, downloads_for
+from memory.users.admin.pages import UserPages
 from memory.users.admin.sections import (
     show_constraints,
     show_forecast,
@@ -188,7 +186,6 @@ class MemoryUserAdmin(UserPages):
         user = super().get_object(request, object_id, from_field)
         if user is not None:
             user.__dict__["_may_write"] = own_constraints.may_write(request)
-            user.__dict__["_downloads"] = downloads_for(request)
             server = settings.UAC_BASE_URL or request.build_absolute_uri("/")
             user.__dict__["_server"] = server.rstrip("/")
         return user
@@ -281,15 +278,10 @@ class MemoryUserAdmin(UserPages):
 
     @content_column("project")
     def project(self, user: MemoryUser) -> str:
-        """Link to what the reader may download, and say how the project is cloned."""
+        """Say how the project is cloned."""
         address = f"/v1/users/{quote(user.user_id, safe='')}/git"
-        downloads = [
-            format_html('<a href="{}">{}</a>', reverse(f"admin:{name}", args=[user.pk]), text)
-            for name, text in user.__dict__.get("_downloads", ())
-        ]
         server = user.__dict__.get("_server", "")
-        clone = format_html("git clone <code>{}{}</code>", server, address)
-        return lines([*downloads, clone])
+        return format_html("git clone <code>{}{}</code>", server, address)
 
     @plain_column("records")
     def locations(self, user: MemoryUser) -> str:

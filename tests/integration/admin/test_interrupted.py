@@ -3,6 +3,7 @@
 import datetime
 import re
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.contrib.auth.models import User
@@ -66,6 +67,22 @@ def test_nothing_is_kept_for_whoever_never_logged_in(client: Client, rows: Rows)
     assert not Session.objects.exists()
 
 
+def test_a_session_that_was_ended_elsewhere_leads_back_to_the_page(
+    client: Client, account: User, rows: Rows
+) -> None:
+    client.force_login(account)
+    Session.objects.all().delete()  # as "Sign Out Other Sessions" does
+    page = f"{page_url(rows[Alert])}?_changelist_filters=state%3Dopen"
+
+    def next_after(referer: str) -> str:
+        sent = client.post(list_url(Alert), note(rows[Alert]), headers={"Referer": referer})
+        return parse_qs(urlsplit(sent["Location"]).query)["next"][0]
+
+    assert next_after(f"http://testserver{page}") == page
+    for foreign in ("https://other.example/admin/", "http://testserver.example/admin/", ""):
+        assert next_after(foreign) == "/admin/"
+
+
 def test_a_form_about_no_row_names_none(client: Client, account: User, rows: Rows) -> None:
     client.force_login(account)
     Session.objects.update(expire_date=timezone.now() - datetime.timedelta(hours=1))
@@ -89,6 +106,7 @@ def test_an_outdated_page_is_offered_again_but_no_page_of_others(account: User, 
     assert "Acknowledge now" in text_of(ours)
     assert foreign.status_code == 403
     assert "called her" not in foreign.content.decode()
+    assert "The page was outdated." in foreign.content.decode()
     assert Alert.objects.get().state == AlertState.OPEN
 
 
