@@ -7,7 +7,7 @@
 //
 // data-submits: Ctrl+Enter sends the form.
 // data-marks:   [[line, message], ...] of what was refused.
-// data-names:   the id of a JSON script with [name, kind, detail] of what can be completed.
+// data-names:   the id of a JSON script with [name, kind, detail, domain] of what can be completed.
 
 import {acceptCompletion, autocompletion, closeCompletion, completionKeymap} from '@codemirror/autocomplete';
 import {defaultKeymap, history, historyKeymap, indentWithTab} from '@codemirror/commands';
@@ -39,22 +39,29 @@ const theme = EditorView.theme({
     '.cm-completionDetail': {marginLeft: '1em'},
 });
 
-/** Complete the schema's names: fields after a dot, else collections, beside Python's own. */
+/**
+ * Complete the schema's names: after a dot, the collections of the domain before it, or else fields;
+ * elsewhere, domains and collections, beside Python's own.
+ */
 function completions(names) {
-    const options = names.map(([label, type, detail]) => ({label, type, detail}));
+    const options = names.map(([label, type, detail, domain]) => ({label, type, detail, domain}));
     const own = context => {
-        const word = context.matchBefore(/\.?[\w]*/);
-        const isField = word.text.startsWith('.');
+        const word = context.matchBefore(/\w*\.?\w*/);
         if (!word.text && !context.explicit) {
             return null;
         }
+        const parts = word.text.split('.');
+        const isField = option => option.type === 'property';
+        const ofDomain = parts.length > 1 && parts[0] ? options.filter(option => option.domain === parts[0]) : [];
         return {
-            from: word.from + (isField ? 1 : 0),
-            options: options.filter(option => (option.type === 'property') === isField),
+            from: word.to - parts.at(-1).length,
+            options: ofDomain.length ? ofDomain : options.filter(option => isField(option) === parts.length > 1),
             validFor: /^\w*$/,
         };
     };
-    return autocompletion({override: [own, localCompletionSource, globalCompletion], defaultKeymap: false});
+    const exceptAfterDot = source => context => context.matchBefore(/\.\w*/) ? null : source(context);
+    const python = [localCompletionSource, globalCompletion].map(exceptAfterDot);
+    return autocompletion({override: [own, ...python], defaultKeymap: false});
 }
 
 /** Replace a selection by typed text. Browsers would keep its style in an attribute, which the policy forbids. */

@@ -174,7 +174,14 @@ def is_on_screen(cell: Any) -> bool:
             "/admin/memory/alarm/work/",
             [f"table.work thead th:nth-child({number})" for number in (1, 3, 5, 6, 7)],
         ),
-        ("", ["section[aria-labelledby=cost-heading] tbody td:last-child"]),
+        (
+            "",
+            [
+                "section[aria-labelledby=cost-heading] tbody td:last-child",
+                ".panel.known td[data-label=reaction]",
+                ".panel.known td[data-label=sources]",
+            ],
+        ),
     ],
     ids=["alerts", "work", "user"],
 )
@@ -281,6 +288,12 @@ def test_names_are_completed_and_the_failed_line_is_marked(page: Page) -> None:
     page.wait_for_timeout(200)  # the editor takes no completion in its first moment
     page.keyboard.press("Enter")
     expect(text_in(page, "code")).to_have_value("1 / 0 + len(medications")
+    query.press_sequentially(" + health.")
+    expect(page.get_by_role("option", name="allergies")).to_be_visible()
+    expect(page.get_by_role("option", name="drug_class")).to_have_count(0)
+    expect(page.get_by_role("option", name="__debug__")).to_have_count(0)
+    for _ in " + health.":
+        query.press("Backspace")
     query.press_sequentially(")")
     query.press("Control+Enter")
 
@@ -597,14 +610,16 @@ def test_between_telephone_and_desk_nothing_covers_the_severity(page: Page, widt
     )
 
 
-def test_on_paper_there_are_no_forms_and_all_details_are_open(page: Page) -> None:
+def test_on_paper_there_are_no_forms_and_no_source(page: Page) -> None:
     page.goto("/admin/memory/alert/")
     open_alert(page)
     page.emulate_media(media="print")
 
     expect(page.locator(".object-tools")).to_be_hidden()
     expect(page.locator("#rail")).to_be_hidden()
-    expect(page.locator(".field-rule pre").first).to_be_visible()
+    expect(page.locator(".field-rule p").first).to_be_visible()
+    expect(page.locator(".field-rule pre").first).to_be_hidden()
+    expect(page.get_by_text("Times and run")).to_be_hidden()
     expect(page.locator(".printed")).to_contain_text(f"Printed by {STAFF}")
     badge = page.locator("#content").get_by_text("critical", exact=True).first
     assert badge.evaluate("badge => getComputedStyle(badge).borderTopWidth") == "2px"
@@ -676,6 +691,47 @@ def test_keys_wait_for_the_alert_and_escape_closes_a_menu(page: Page, loaded: Pe
     expect(note).to_be_focused()
     page.keyboard.press("Escape")
     expect(note).to_be_hidden()
+
+
+def test_a_note_that_is_sent_twice_is_stored_once(page: Page, loaded: Person) -> None:
+    page.set_viewport_size({"width": 1600, "height": 900})
+    page.goto("/admin/memory/alert/")
+    page.keyboard.press("j")
+    chosen = page.get_by_role("complementary", name="The chosen alert")
+    expect(chosen.get_by_role("heading", name=MESSAGE)).to_be_visible()
+    page.route("**/admin/memory/alert/", delay)
+    page.keyboard.press("n")
+    page.keyboard.type("asked the pharmacy")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+
+    expect(chosen.get_by_text("asked the pharmacy")).to_have_count(1)
+    page.reload()
+    page.keyboard.press("j")
+    expect(chosen.get_by_text("asked the pharmacy")).to_have_count(1)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_menu_of_an_alert_is_cut_off(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/admin/memory/alert/")
+    if width < 1200:
+        open_alert(page)
+    else:
+        page.keyboard.press("j")
+    place = page.locator("#inbox" if width >= 1200 else "#content")
+    for name in ("Snooze", "Rate", "Note", "Owner"):
+        button = place.locator("summary").filter(has_text=name)
+        button.click()
+        menu = place.locator(".menu details[open] form")
+        expect(menu).to_be_visible()
+        box, around = menu.bounding_box(), place.bounding_box()
+        assert box is not None
+        assert around is not None
+        assert around["x"] <= box["x"]
+        assert box["x"] + box["width"] <= around["x"] + around["width"]
+        button.click()  # the menu may cover the next one
 
 
 def test_alerts_are_sorted_out_by_keys_beside_the_list(page: Page, loaded: Person) -> None:

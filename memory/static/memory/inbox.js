@@ -49,6 +49,10 @@
         return true;
     }
 
+    function fail() {
+        inbox?.replaceChildren('The server did not answer: reload the page, and look what was done.');
+    }
+
     async function show(row) {
         if (wide.matches && inbox) {
             // No key may act on the alert that was chosen before; what was done there can be undone.
@@ -90,7 +94,9 @@
         const {form, submitter} = {form: event.target, submitter: event.submitter};
         const body = new URLSearchParams(new FormData(form, submitter));
         const to = submitter?.getAttribute('formaction') || form.getAttribute('action') || form.baseURI;
-        sent = fetch(to, {method: 'POST', body}).then(swap);
+        form.inert = true; // until the answer replaces it: so that it is not sent twice
+        sent = fetch(to, {method: 'POST', body}).then(swap).catch(fail);
+        acting = acting.then(() => sent);
     });
 
     // -- Keys -------------------------------------------------------------------------------------
@@ -147,9 +153,7 @@
         const key = keys[event.key];
         if (key && !isTyping() && !event.ctrlKey && !event.metaKey && !event.altKey) {
             event.preventDefault();
-            acting = acting.then(() => isTyping() ? null : key()).catch(() => {
-                inbox?.replaceChildren('The server did not answer: reload the page, and look what was done.');
-            });
+            acting = acting.then(() => isTyping() ? null : key()).catch(fail);
         }
     });
 

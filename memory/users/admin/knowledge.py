@@ -117,7 +117,7 @@ def _table(
         "rows": [
             (
                 links.record(one),
-                [_cell(records[one]["fields"].get(column)) for column in columns],
+                [(column, _cell(records[one]["fields"].get(column))) for column in columns],
                 links.sources(records[one]["sources"]),
             )
             for one in shown

@@ -39,13 +39,21 @@ def schema_of(head: Checkpoint | None) -> list[dict[str, Any]]:
     return rendered_classes
 
 
-def names_in(schema: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    """Return (name, kind, detail) for each name of the schema that the editor completes."""
-    holders = [holder for one in schema for holder in one["holders"]]
-    fields = [("key", "property", "str")]
-    for holder in holders:
-        fields += [
-            (name, "property", f"{holder['class']}: {type_}") for name, type_ in holder["fields"]
-        ]
-    collections = [(one["name"], "variable", f"{one['count']} {one['class']}") for one in holders]
-    return [*collections, *dict.fromkeys(fields)]
+def names_in(schema: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """Return (name, kind, detail, domain) for each name of the schema that the editor completes.
+
+    Only collections have a domain, after whose name and a dot they are completed.
+    """
+    domains = [(one["name"], "namespace", "domain", "") for one in schema]
+    collections = [
+        (holder["name"], "variable", f"{holder['count']} {holder['class']}", one["name"])
+        for one in schema
+        for holder in one["holders"]
+    ]
+    fields = [
+        (name, "property", f"{holder['class']}: {type_}", "")
+        for one in schema
+        for holder in one["holders"]
+        for name, type_ in holder["fields"]
+    ]
+    return [*domains, *collections, *dict.fromkeys([("key", "property", "str", ""), *fields])]
