@@ -51,7 +51,7 @@ define run_tests
 		docker_note=yes; \
 		selected="$${selected:+$$selected and }not docker"; \
 	fi; \
-	$(BIN)/python -m pytest -n 3 -m "$$selected" $(ARGS); \
+	$(BIN)/python -m pytest -n 4 -m "$$selected" $(ARGS); \
 	status=$$?; \
 	if [ -n "$$docker_note" ]; then \
 		echo; \
