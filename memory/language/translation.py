@@ -82,8 +82,10 @@ _NEXT, _LAST = _beside(NEXT, NEXT, _PERIOD), _beside(LAST, LAST, _PERIOD)
 _AHEAD = _beside(AHEAD_OF, AHEAD_AFTER, _LENGTH)
 _SINCE = _beside(LAST, LAST, _LENGTH)
 _PAST = _beside(PAST_OF, PAST_AFTER, _LENGTH)
-# "Ba tuần trước" is three weeks ago, although "tuần trước" is last week. "Thứ sáu" is Friday, and
-# the sixth.
+# "Ba tuần trước" is three weeks ago, although "tuần trước" is last week. In other languages, a
+# number before last week is something else: "Gasté 500 el mes pasado". "Thứ sáu" is Friday, and the
+# sixth.
+_COUNT_FIRST = {"id", "ms", "th", "vi"}
 _COUNTED = re.compile(
     rf"(?<![\d.,/-])(?<!day , )(?P<count>\d{{1,4}}){_NEAR}"
     r"(?P<which>last|next) (?P<unit>week|month|year)\b"
@@ -205,7 +207,8 @@ def restated(text: str, lexicon: Lexicon) -> str:
     text = _NEXT.sub(lambda match: f" next {match['period'] or match['period_']} ", text)
     text = _LAST.sub(lambda match: f" last {match['period'] or match['period_']} ", text)
     text = text.replace("weekends", "this weekend")
-    text = _COUNTED.sub(lambda match: f" {_counted(match)} ", text)
+    if lexicon.language in _COUNT_FIRST:
+        text = _COUNTED.sub(lambda match: f" {_counted(match)} ", text)
     text = _SINCE.sub(lambda match: f" last {_length(match)} ", text)
     text = _PAST.sub(lambda match: f" {_length(match)} ago ", text)
     text = _AHEAD.sub(lambda match: f" in {_length(match)} ", text)

@@ -106,6 +106,7 @@ def test_other_values_are_refused(text: str, value: Value) -> None:
         ("Ba tuần trước tôi bị ốm.", datetime.date(2026, 2, 11), datetime.date(2026, 2, 23)),
         ("สองเดือนที่แล้วฉันย้ายบ้าน", PartialDate("2026-01"), PartialDate("2026-02")),
         ("Tiga minggu lalu saya sakit.", datetime.date(2026, 2, 11), datetime.date(2026, 2, 23)),
+        ("Gasté 500 el mes pasado.", PartialDate("2026-02"), PartialDate("1984-07")),
         ("Поезд уходит без двадцати пять.", datetime.time(16, 40), datetime.time(17)),
         ("Ich brauche ein Dutzend Eier.", 12, 20),
         ("下个月五号我去上海。", datetime.date(2026, 4, 5), datetime.date(2026, 4, 6)),
