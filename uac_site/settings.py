@@ -157,7 +157,12 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # -- Redis and Celery --------------------------------------------------------------------------
 REDIS_URL = read("REDIS_URL")
 # Detect within eleven seconds that the Redis host has gone away, also while waiting for a message.
-REDIS_KEEPALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
+# Not every system's sockets have all of these options: macOS names TCP_KEEPIDLE otherwise.
+REDIS_KEEPALIVE = {
+    getattr(socket, name): value
+    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+    if hasattr(socket, name)
+}
 
 try:
     parse_url(REDIS_URL)  # type: ignore[no-untyped-call]

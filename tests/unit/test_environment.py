@@ -1,6 +1,8 @@
 """The table of settings: what is read, documented, overridden and refused is what it says."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from django.conf import settings
@@ -30,6 +32,12 @@ def test_the_settings_read_every_variable_of_the_table_and_no_other() -> None:
     assert named <= environment.SETTINGS.keys()
     for name in environment.SETTINGS.keys() - named:
         assert hasattr(settings, name) or name.startswith("OTEL_"), name
+
+
+def test_the_settings_load_where_sockets_lack_an_option() -> None:
+    code = "import socket; del socket.TCP_KEEPIDLE; import uac_site.settings"
+
+    subprocess.run([sys.executable, "-c", code], cwd=settings.BASE_DIR, check=True)
 
 
 def test_each_variable_is_in_one_group() -> None:
