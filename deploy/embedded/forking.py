@@ -26,8 +26,7 @@ from typing import IO, Any
 
 from deploy.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, has_ended
 
-# What is imported before forking, besides the tasks and what they do. The modules for agents are
-# left to the one process that needs them, which imports them while others start.
+# What is imported before forking, besides the tasks and what they do.
 _MODULES = (
     "celery.apps.beat",
     "celery.apps.worker",
@@ -50,6 +49,7 @@ class Forker:
         log_path: Path,
         folder: Path,
         inherited: tuple[int, ...],
+        modules: tuple[str, ...] = (),
     ) -> None:
         self._socket, its_end = socket.socketpair()
         self._answers = self._socket.makefile()
@@ -57,7 +57,7 @@ class Forker:
         with its_end:
             self.process = ManagedProcess(
                 name="forker",
-                command=[sys.executable, "-m", __name__, str(its_end.fileno())],
+                command=[sys.executable, "-m", __name__, str(its_end.fileno()), *modules],
                 log_path=log_path,
                 ready=lambda process: True,
                 environment=environment,
@@ -148,7 +148,7 @@ def _wait_for(pid: int) -> None:
 def main() -> None:
     """Import the code, then fork on request; the children return from `_fork_on_request`."""
     channel = socket.socket(fileno=int(sys.argv[1]))
-    _import_code()
+    _import_code(*sys.argv[2:])
     request = _fork_on_request(channel)
     channel.close()
     from django.conf import settings
@@ -161,7 +161,7 @@ def main() -> None:
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
-def _import_code() -> None:
+def _import_code(*modules: str) -> None:
     gc.disable()
     import django
 
@@ -174,7 +174,7 @@ def _import_code() -> None:
     app.loader.import_default_modules()
     for kind in KINDS.values():
         resolve_name(kind.does)
-    for name in _MODULES:
+    for name in (*_MODULES, *modules):
         import_module(name)
     # Imports the migrations: each process looks for missing ones.
     MigrationLoader(None)

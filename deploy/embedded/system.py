@@ -167,6 +167,8 @@ def running_system(
             log_path=services.data_folder / "logs" / "forker.log",
             folder=_ROOT,
             inherited=services.inherited,
+            # Importing it takes a second: here while the services start, later while others wait.
+            modules=("memory.integrations.mcp.web",) if mcp else (),
         )
         stack.callback(forker.stop)
         services.start()
