@@ -248,7 +248,6 @@ def _running_system(
         variables = {
             **services.environment,
             "DJANGO_SETTINGS_MODULE": "uac_site.settings",
-            "STATIC_ROOT": str(services.data_folder / "staticfiles"),
             "ALLOWED_HOSTS": f"127.0.0.1,{balancer}",
             "UAC_BASE_URL": f"http://{balancer}:{BALANCER_PORT}",
             **environment,

@@ -570,7 +570,7 @@ def test_staff_see_one_alert_of_both_constraints(admin_client: Client, user: Mem
     assert OURS.encode() in page
     assert b"Allergic to m-1" in page
     missing = admin_client.get(reverse("admin:memory_alert_change", args=[duplicate.pk]))
-    assert missing.status_code == 302  # "perhaps it was deleted?"
+    assert missing.status_code == 404
 
 
 # -- Whatever happens ------------------------------------------------------------------------------
