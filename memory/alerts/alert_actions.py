@@ -18,6 +18,13 @@ from memory.alerts.models.alerts import (
 from memory.alerts.paused_constraints import end_pause, run_again
 from memory.alerts.transitions import free_step_on, put_aside, reopen_alert, resolve_alert, step_on
 
+_STATE_EVENTS = (
+    AlertEventKind.OPENED,
+    AlertEventKind.ACKNOWLEDGED,
+    AlertEventKind.SNOOZED,
+    AlertEventKind.REOPENED,
+    AlertEventKind.RESOLVED,
+)
 MAX_SNOOZE = datetime.timedelta(days=366)
 
 
@@ -70,9 +77,12 @@ def reopen(alert: Alert, *, actor: str, note: str = "", is_undo: bool = False) -
 
     A resolved alert can be reopened as long as its finding persists. The time until it escalates
     begins anew, except in an undo: the alert then stays open since before, and stays escalated.
-    Raises AlertNotOpen if the alert is already open, or if its finding no longer exists.
+    Raises AlertNotOpen if the alert is already open, if its finding no longer exists, or if the
+    actor would undo what somebody else has done.
     """
     with step_on(alert, actor) as (step, row):
+        if is_undo and _last_actor(row) != actor:
+            raise AlertNotOpen("somebody else has acted on this alert since")
         if row.state == AlertState.OPEN:
             raise AlertNotOpen("this alert is already open")
         if row.state == AlertState.RESOLVED and not row.holds_back:
@@ -119,6 +129,12 @@ def add_note(alert: Alert, *, actor: str, note: str) -> Alert:
     with step_on(alert, actor) as (step, row):
         step.add_event(row, AlertEventKind.NOTED, note=note)
     return row
+
+
+def _last_actor(alert: Alert) -> str:
+    """Return who has put the alert into its present state."""
+    last = alert.events.filter(kind__in=_STATE_EVENTS).order_by("-seq").first()
+    return last.actor if last else ""
 
 
 def _check_live(alert: Alert) -> None:

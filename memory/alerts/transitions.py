@@ -208,14 +208,19 @@ def put_aside(
 def reopen_alert(alert: Alert, step: Step, *, is_undo: bool = False, **detail: Any) -> None:
     """Reopen an alert; `detail` is stored with the event.
 
-    An undo keeps since when the alert was open, and whether it had escalated.
+    An undo keeps since when the alert was open, and whether it had escalated. It escalates by the
+    time at which it last became more severe.
     """
     open_since, escalated_at = alert.open_since, alert.escalated_at
     mark_open(alert, step)
     if is_undo:
         alert.open_since, alert.escalated_at = open_since, escalated_at
         alert.escalate_at = None
-        _reschedule(alert, step.limits, open_since)
+        graver = alert.events.filter(
+            kind=AlertEventKind.CHANGED, detail__graver=True, at__gt=open_since
+        )
+        last = graver.order_by("-seq").first()
+        _reschedule(alert, step.limits, last.at if last else open_since)
     alert.save()
     step.add_event(alert, AlertEventKind.REOPENED, **detail)
 

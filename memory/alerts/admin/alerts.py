@@ -84,7 +84,7 @@ MAX_GROUPS = 12
 MAX_GROUPED = 1000
 WHY_LEFT = {
     "acknowledged": "already acknowledged or resolved",
-    "reopened": "already open, or the finding no longer exists",
+    "reopened": "already open, no longer found, or changed by somebody else since",
     "taken": "already resolved, or already yours",
     "released": "already resolved, or nobody's",
     "marked as useful": "feedback applies only to findings",

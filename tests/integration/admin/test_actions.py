@@ -16,8 +16,16 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory.alerts import alert_actions
-from memory.alerts.models.alerts import Alert, AlertKind, AlertState, PausedConstraint, Severity
+from memory.alerts.models.alerts import (
+    Alert,
+    AlertEventKind,
+    AlertKind,
+    AlertState,
+    PausedConstraint,
+    Severity,
+)
 from memory.alerts.models.staff_mail import StaffSubscription
+from memory.alerts.transitions import Step
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -265,6 +273,38 @@ def test_undo_keeps_since_when_an_alert_is_open_and_its_escalation(
         assert getattr(undone, name) == getattr(alert, name), name
 
 
+def test_undo_escalates_an_alert_by_its_last_rise_in_severity(
+    admin_client: Client, rows: Rows
+) -> None:
+    alert, rose = rows[Alert], timezone.now() - datetime.timedelta(minutes=5)
+    Alert.objects.update(
+        severity=Severity.CRITICAL, open_since=rose - datetime.timedelta(days=3), escalated_at=None
+    )
+    step = Step(alert.user, "run", at=rose)
+    step.add_event(alert, AlertEventKind.CHANGED, changed=["severity"], graver=True)
+    step.record()
+
+    undo(admin_client, act(admin_client, "acknowledge", alert, from_page="1"))
+
+    undone = Alert.objects.get()
+    assert undone.escalate_at == rose + datetime.timedelta(hours=1)
+
+
+def test_undo_leaves_what_a_colleague_has_done_since(
+    admin_client: Client, populate: Populate
+) -> None:
+    first, second = populate(user_id="carol")[Alert], populate(user_id="bob")[Alert]
+    acknowledged = act(admin_client, "acknowledge", first, second)
+    tomorrow = timezone.now() + datetime.timedelta(days=1)
+    alert_actions.snooze(first, actor="staff:colleague", until=tomorrow)
+
+    undo(admin_client, acknowledged)
+
+    for alert, state in ((first, AlertState.SNOOZED), (second, AlertState.OPEN)):
+        alert.refresh_from_db()
+        assert alert.state == state
+
+
 def test_reopening_gives_an_alert_its_time_until_it_escalates_again(
     admin_client: Client, rows: Rows
 ) -> None:
@@ -303,7 +343,7 @@ def test_snoozing_says_until_when_and_why(
 
     assert messages_of(act(admin_client, "reopen", alert)) == ["1 alert reopened."]
     assert messages_of(act(admin_client, "reopen", alert)) == [
-        "1 alert skipped: already open, or the finding no longer exists."
+        "1 alert skipped: already open, no longer found, or changed by somebody else since."
     ]
 
 
