@@ -22,6 +22,8 @@ starting: Kind | None = None
 _CAUSES = {
     "password authentication failed": "The user name or password is wrong.",
     "no password supplied": "Put a password in the URL: postgres://uac:password@host:5432/uac.",
+    "certificate file": "Name a file in sslrootcert with the certificate of the authority, which"
+    " this process can read.",
     "does not exist": "Create the roles and the database with uac_site/database_roles.sql.",
     "resolve host": "The host name is wrong, or cannot be resolved on this machine.",
     "could not translate host": "The host name is wrong, or cannot be resolved on this machine.",
@@ -29,8 +31,8 @@ _CAUSES = {
     " running.",
     "timeout": "The host does not respond: check its name, and any firewall in between.",
     "too many": "PostgreSQL has no connections left: docs/operations.md says how many are needed.",
-    "certificate verify failed": "The server's certificate is not signed by the authority in"
-    " sslrootcert.",
+    "certificate verify failed": "The server's certificate has expired, or is not signed by the"
+    " authority in sslrootcert.",
     "does not match host name": "The server's certificate is for another name: use one of its names"
     " in DATABASE_URL.",
     "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not allow this machine or role.",

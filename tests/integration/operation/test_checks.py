@@ -1,8 +1,10 @@
 """Every process refuses to start with unsafe production settings."""
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -253,6 +255,33 @@ def test_a_wrong_address_is_named_with_what_to_do(wrong: str, tmp_path: Path) ->
     assert name in said
     assert all(word in said for word in words)
     assert "Traceback" not in said
+
+
+def test_a_missing_file_of_the_authority_is_named(tmp_path: Path) -> None:
+    # A server that agrees to TLS, after which its client reads the authority's certificate.
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def agree() -> None:
+            while True:
+                try:
+                    client, _ = server.accept()
+                except OSError:
+                    return
+                with client:
+                    client.recv(8)
+                    client.sendall(b"S")
+                    client.recv(1)
+
+        threading.Thread(target=agree, daemon=True).start()
+        url = f"postgres://uac:uac@127.0.0.1:{server.getsockname()[1]}/uac"
+
+        said = ended(
+            "beat", tmp_path, DATABASE_URL=f"{url}?sslmode=verify-full&sslrootcert=/no/file"
+        )
+
+        server.shutdown(socket.SHUT_RDWR)
+    assert "uac.E020" in said
+    assert "Name a file in sslrootcert" in said
 
 
 def test_the_web_process_starts_without_redis_and_a_worker_does_not(settings: Settings) -> None:
