@@ -36,12 +36,15 @@ class SnoozeRefused(ValueError):
     """The alert can't be snoozed until the requested time."""
 
 
-def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
+def acknowledge(alert: Alert, *, actor: str, note: str = "", is_undo: bool = False) -> Alert:
     """Mark a live alert as seen. This is idempotent.
 
-    Raises AlertNotOpen if the alert is resolved.
+    Raises AlertNotOpen if the alert is resolved, or if the actor would undo what somebody else has
+    done.
     """
     with step_on(alert, actor) as (step, row):
+        if is_undo:
+            _check_own(row, actor)
         _check_live(row)
         if row.state != AlertState.ACKNOWLEDGED:
             put_aside(row, AlertState.ACKNOWLEDGED, step)
@@ -81,8 +84,8 @@ def reopen(alert: Alert, *, actor: str, note: str = "", is_undo: bool = False) -
     actor would undo what somebody else has done.
     """
     with step_on(alert, actor) as (step, row):
-        if is_undo and _last_actor(row) != actor:
-            raise AlertNotOpen("somebody else has acted on this alert since")
+        if is_undo:
+            _check_own(row, actor)
         if row.state == AlertState.OPEN:
             raise AlertNotOpen("this alert is already open")
         if row.state == AlertState.RESOLVED and not row.holds_back:
@@ -131,10 +134,11 @@ def add_note(alert: Alert, *, actor: str, note: str) -> Alert:
     return row
 
 
-def _last_actor(alert: Alert) -> str:
-    """Return who has put the alert into its present state."""
+def _check_own(alert: Alert, actor: str) -> None:
+    """Raise AlertNotOpen unless the actor has put the alert into its present state."""
     last = alert.events.filter(kind__in=_STATE_EVENTS).order_by("-seq").first()
-    return last.actor if last else ""
+    if last is None or last.actor != actor:
+        raise AlertNotOpen("somebody else has acted on this alert since")
 
 
 def _check_live(alert: Alert) -> None:

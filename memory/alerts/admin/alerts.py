@@ -83,7 +83,7 @@ MAX_LISTED = 200
 MAX_GROUPS = 12
 MAX_GROUPED = 1000
 WHY_LEFT = {
-    "acknowledged": "already acknowledged or resolved",
+    "acknowledged": "already acknowledged or resolved, or changed by somebody else since",
     "reopened": "already open, no longer found, or changed by somebody else since",
     "taken": "already resolved, or already yours",
     "released": "already resolved, or nobody's",
@@ -388,7 +388,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         self._do(
             request,
             queryset.filter(state__in=[AlertState.OPEN, AlertState.SNOOZED]),
-            lambda alert, **by: alert_actions.acknowledge(alert, note=note_of(request), **by),
+            lambda alert, **by: alert_actions.acknowledge(
+                alert, note=note_of(request), is_undo="undo" in request.POST, **by
+            ),
             chosen=queryset,
             verb="acknowledged",
         )
