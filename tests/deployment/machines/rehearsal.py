@@ -179,9 +179,11 @@ class Rehearsal:
         waits = len(journal.waits)
         with self.traffic.flowing():
             self.sleep(BEFORE)
-            yield figures
-            self.network.set_all()
-            deployment.heal()
+            try:
+                yield figures
+            finally:  # the scenarios after a failed one need the machines, too
+                self.network.set_all()
+                deployment.heal()
             self.sleep(AFTER)
             ((ended,),) = deployment.sql("SELECT clock_timestamp()")
             self.traffic.end()

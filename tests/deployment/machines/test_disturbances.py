@@ -102,8 +102,10 @@ def test_a_slow_disk_costs_time_alone(rehearsal: Rehearsal) -> None:
     """Each flush of the write-ahead log takes 0.1 s longer."""
     with rehearsal.scenario("a disk that needs 0.1 s for a flush") as figures:
         delay_commits(rehearsal, 100_000)
-        rehearsal.sleep(10)
-        delay_commits(rehearsal, 0)
+        try:
+            rehearsal.sleep(10)
+        finally:
+            delay_commits(rehearsal, 0)
 
     assert_harmless(figures)
 
@@ -119,8 +121,10 @@ def delay_commits(rehearsal: Rehearsal, microseconds: int) -> None:
 def test_a_wrong_clock_takes_a_process_out_of_service(rehearsal: Rehearsal) -> None:
     with rehearsal.scenario("the clock of web-2 90 s ahead") as figures:
         rehearsal.set_clock("web-2", 90)
-        rehearsal.sleep(15)
-        rehearsal.set_clock("web-2", 0)
+        try:
+            rehearsal.sleep(15)
+        finally:
+            rehearsal.set_clock("web-2", 0)
 
     assert_harmless(figures)
 
