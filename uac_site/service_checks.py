@@ -18,7 +18,13 @@ from memory.kernel.work.hints import redis_client
 # The type of process that is starting; None if only the checks are being run.
 starting: Kind | None = None
 
-# Maps a phrase in an error from PostgreSQL or its client to an explanation for the operator.
+# Maps a phrase in an error from PostgreSQL, Redis or their clients to an explanation for the
+# operator.
+_REDIS_CAUSES = {
+    "certificate verify failed": "The server's certificate has expired, is for another name, or is"
+    " not signed by the authority in ssl_ca_certs.",
+    "No such file": "Name a file in ssl_ca_certs with the certificate of the authority.",
+}
 _CAUSES = {
     "password authentication failed": "The user name or password is wrong.",
     "no password supplied": "Put a password in the URL: postgres://uac:password@host:5432/uac.",
@@ -154,8 +160,9 @@ def _wrong(what: str, advice: str) -> CheckMessage:
 def _silent(error: redis.RedisError) -> CheckMessage:
     # A web process can serve requests without Redis, but a worker wouldn't get any wake-up hints.
     level = Warning if starting == "web" else Error
+    causes = (cause for words, cause in _REDIS_CAUSES.items() if words in str(error))
     return level(
         f"The Redis server at REDIS_URL does not answer: {error}",
-        hint="Check the host and port, and that Redis is running.",
+        hint="Check REDIS_URL. " + next(causes, "Check that Redis is running."),
         id="uac.W027" if level is Warning else "uac.E028",
     )

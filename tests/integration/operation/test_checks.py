@@ -7,6 +7,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ from memory.alerts.models.staff_mail import StaffSubscription
 from memory.kernel.work.hints import redis_client
 from tests.services import SERVICES, own_redis_server
 from tests.waiting import scaled
+from tests.webhook_receiver import certificate, tls
 from uac_site import checks, service_checks
 
 SAFE: dict[str, Any] = {
@@ -282,6 +284,36 @@ def test_a_missing_file_of_the_authority_is_named(tmp_path: Path) -> None:
         server.shutdown(socket.SHUT_RDWR)
     assert "uac.E020" in said
     assert "Name a file in sslrootcert" in said
+
+
+@pytest.mark.parametrize(
+    ("authority", "advice"),
+    [("/no/file", "Name a file in ssl_ca_certs"), ("stranger", "not signed by the authority")],
+)
+def test_a_certificate_of_redis_that_is_not_trusted_is_named(
+    authority: str, advice: str, settings: Settings, tmp_path: Path
+) -> None:
+    if authority == "stranger":
+        (tmp_path / "other").mkdir()
+        authority = str(certificate(tmp_path / "other", "127.0.0.1"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def agree() -> None:
+            client, _ = server.accept()
+            with client, suppress(OSError):
+                tls(certificate(tmp_path, "127.0.0.1")).wrap_socket(client, server_side=True)
+
+        threading.Thread(target=agree, daemon=True).start()
+        address = f"rediss://127.0.0.1:{server.getsockname()[1]}/0"
+        settings.REDIS_URL = f"{address}?ssl_cert_reqs=required&ssl_ca_certs={authority}"
+        redis_client.cache_clear()
+        try:
+            (problem,) = service_checks.check_redis()
+        finally:
+            redis_client.cache_clear()
+
+    assert problem.id == "uac.E028"
+    assert advice in str(problem.hint)
 
 
 def test_the_web_process_starts_without_redis_and_a_worker_does_not(settings: Settings) -> None:
