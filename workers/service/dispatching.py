@@ -31,7 +31,7 @@ from memory.kernel.database import clock, timeouts
 from memory.kernel.database.deletion import delete_oldest
 from memory.kernel.models.large import defer_large
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.work import idempotency, leases
+from memory.kernel.work import hosts, idempotency, leases
 from memory.kernel.work.hints import HINT_SECONDS, send_hint
 from memory.kernel.work.kinds import KINDS, WorkKind
 from memory.llm import llm_calls
@@ -99,6 +99,7 @@ def _dispatch() -> dict[str, int]:
         "escalated": lambda: alert_actions.escalate(BATCH),
         "abandoned": abandon_hopeless_runs,
         "merged": merging.close_late_runs,
+        "orphaned": free_work_of_silent_hosts,
         **{kind.name: functools.partial(hint_work, kind) for kind in KINDS.values()},
         "interrupted": lambda: llm_calls.close_interrupted(BATCH),
         "forgotten": _forget,
@@ -269,6 +270,16 @@ def queue_runs_of_changed_constraints() -> int:
 def _run_if_concerned(user: MemoryUser) -> None:
     if user.head and applicability.concern(user, Outline.from_json(user.head.outline)):
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.WORKSPACE, checkpoint=user.head)
+
+
+def free_work_of_silent_hosts() -> int:
+    """Let other sandbox hosts do the work that is held by those without a heartbeat.
+
+    Otherwise it would wait until the leases expire.
+    """
+    kinds = [kind for kind in KINDS.values() if kind.queue == hosts.SHARED_QUEUE]
+    processes = hosts.silent_processes()
+    return sum(leases.expire(kind.work(), process) for kind in kinds for process in processes)
 
 
 def abandon_hopeless_runs() -> int:

@@ -115,7 +115,11 @@ class Host:
             self.name,
             started_at=self._started_at,
             threads=threads,
-            report={**runner.report(), **({hosts.PROBLEM: problem} if problem else {})},
+            report={
+                **runner.report(),
+                hosts.PROCESS: leases.process_name(),
+                **({hosts.PROBLEM: problem} if problem else {}),
+            },
         )
 
 

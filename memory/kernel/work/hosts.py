@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.db import Error
 from django.db.models.functions import Now
 
@@ -29,6 +30,8 @@ FORGOTTEN = datetime.timedelta(days=1)
 BELIEVED_SECONDS = 1.0
 # The key in a host's report for the reason why it takes no work; absent if it does take work.
 PROBLEM = "problem"
+# The key in a host's report for the name of its process in leases.
+PROCESS = "process"
 
 # This process's name as a sandbox host; "" if it isn't one.
 own = ""
@@ -71,6 +74,16 @@ def live() -> Collection[str]:
         _live = tuple(hosts.values_list("name", flat=True))
         _believed_until = time.monotonic() + BELIEVED_SECONDS
     return _live
+
+
+def silent_processes() -> list[str]:
+    """Return the names of the hosts' processes that have sent no heartbeat lately, as in leases.
+
+    Hosts that have been silent for longer than any lease lasts are left out.
+    """
+    long = SILENT + datetime.timedelta(seconds=settings.UAC_LEASE_SECONDS)
+    silent = SandboxHost.objects.filter(seen_at__lte=Now() - SILENT, seen_at__gt=Now() - long)
+    return list(silent.filter(report__has_key=PROCESS).values_list("report__process", flat=True))
 
 
 def others() -> bool:

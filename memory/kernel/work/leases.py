@@ -122,7 +122,7 @@ def _claim(
 ) -> Leased | None:
     written = {
         **columns,
-        "lease_owner": f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}",
+        "lease_owner": f"{process_name()}:{threading.get_native_id()}",
         "lease_expires_at": now + _duration(),
     }
     assignments = ", ".join(f"{name} = %s" for name in written)
@@ -137,6 +137,21 @@ def _claim(
         [*written.values(), *parameters],
     )
     return next(iter(claimed), None)
+
+
+def process_name() -> str:
+    """Return the name of this process, with which the owner of each of its leases begins."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def expire(work: QuerySet[Leased], process: str) -> int:
+    """End the leases of a process that is gone on these rows; return on how many.
+
+    Should it be alive after all, it loses a lease as soon as another worker claims the row.
+    """
+    now = timezone.now()
+    held = work.filter(lease_owner__startswith=f"{process}:", lease_expires_at__gt=now)
+    return held.update(lease_expires_at=now, hinted_at=None)
 
 
 @contextmanager

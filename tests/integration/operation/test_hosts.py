@@ -13,13 +13,16 @@ from pytest_django.fixtures import Settings
 
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.work import hints, hosts
+from memory.kernel.work import hints, hosts, leases
+from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from memory.versions.runs import queue
-from tests.factories import make_checkpoint
+from tests.factories import make_checkpoint, make_run
 from tests.hints import read_hints
 from tests.integration.sandbox.engine import engine_at
+from tests.steps import not_none
 from workers.sandbox import docker, runner
+from workers.service import dispatching
 from workers.service.hosting import Host, take_over
 
 
@@ -53,6 +56,39 @@ def test_a_host_that_fell_silent_gets_nothing_until_it_speaks_again() -> None:
     there("two")
     hosts._believed_until = 0.0
     assert "sandbox.two" in {hosts.route(user) for user in range(50)}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("seconds", "is_freed"), [(5, False), (9, True)])
+def test_work_of_a_silent_host_is_freed_before_its_lease_ends(
+    user: MemoryUser, seconds: int, is_freed: bool
+) -> None:
+    report = {hosts.PROCESS: leases.process_name()}
+    hosts.beat("one", started_at=timezone.now(), threads=2, report=report)
+    held = make_run(make_checkpoint(user))
+    lost = not_none(runs.claim(str(held.pk)))
+    silence = datetime.timedelta(seconds=seconds)
+    SandboxHost.objects.update(seen_at=timezone.now() - silence)
+
+    assert dispatching.dispatch()["orphaned"] == is_freed
+
+    successor = runs.claim(str(held.pk))
+    assert bool(successor) == is_freed
+    if successor:
+        with pytest.raises(leases.LeaseLost):
+            leases.check(lost)
+
+
+@pytest.mark.django_db
+def test_work_of_other_processes_stays_theirs_when_a_host_falls_silent(user: MemoryUser) -> None:
+    longer = {hosts.PROCESS: f"{leases.process_name()}0"}
+    hosts.beat("one", started_at=timezone.now(), threads=2, report=longer)
+    SandboxHost.objects.update(seen_at=timezone.now() - 2 * hosts.SILENT)
+    held = make_run(make_checkpoint(user))
+    not_none(runs.claim(str(held.pk)))
+
+    assert dispatching.dispatch()["orphaned"] == 0
+    assert runs.claim(str(held.pk)) is None
 
 
 @pytest.mark.django_db
