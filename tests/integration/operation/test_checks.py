@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -259,22 +259,28 @@ def test_a_wrong_address_is_named_with_what_to_do(wrong: str, tmp_path: Path) ->
     assert "Traceback" not in said
 
 
+def serve(server: socket.socket, answer: Callable[[socket.socket], None]) -> None:
+    """Let each client of a listening socket be answered, until it is shut down."""
+
+    def run() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                with client, suppress(OSError):
+                    answer(client)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
 def test_a_missing_file_of_the_authority_is_named(tmp_path: Path) -> None:
     # A server that agrees to TLS, after which its client reads the authority's certificate.
+    def agree(client: socket.socket) -> None:
+        client.recv(8)
+        client.sendall(b"S")
+        client.recv(1)
+
     with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def agree() -> None:
-            while True:
-                try:
-                    client, _ = server.accept()
-                except OSError:
-                    return
-                with client:
-                    client.recv(8)
-                    client.sendall(b"S")
-                    client.recv(1)
-
-        threading.Thread(target=agree, daemon=True).start()
+        serve(server, agree)
         url = f"postgres://uac:uac@127.0.0.1:{server.getsockname()[1]}/uac"
 
         said = ended(
@@ -296,14 +302,9 @@ def test_a_certificate_of_redis_that_is_not_trusted_is_named(
     if authority == "stranger":
         (tmp_path / "other").mkdir()
         authority = str(certificate(tmp_path / "other", "127.0.0.1"))
+    context = tls(certificate(tmp_path, "127.0.0.1"))
     with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def agree() -> None:
-            client, _ = server.accept()
-            with client, suppress(OSError):
-                tls(certificate(tmp_path, "127.0.0.1")).wrap_socket(client, server_side=True)
-
-        threading.Thread(target=agree, daemon=True).start()
+        serve(server, lambda client: context.wrap_socket(client, server_side=True).close())
         address = f"rediss://127.0.0.1:{server.getsockname()[1]}/0"
         settings.REDIS_URL = f"{address}?ssl_cert_reqs=required&ssl_ca_certs={authority}"
         redis_client.cache_clear()
@@ -311,6 +312,7 @@ def test_a_certificate_of_redis_that_is_not_trusted_is_named(
             (problem,) = service_checks.check_redis()
         finally:
             redis_client.cache_clear()
+            server.shutdown(socket.SHUT_RDWR)
 
     assert problem.id == "uac.E028"
     assert advice in str(problem.hint)
