@@ -83,9 +83,9 @@ _AHEAD = _beside(AHEAD_OF, AHEAD_AFTER, _LENGTH)
 _SINCE = _beside(LAST, LAST, _LENGTH)
 _PAST = _beside(PAST_OF, PAST_AFTER, _LENGTH)
 # "Ba tuần trước" is three weeks ago, although "tuần trước" is last week. In other languages, a
-# number before last week is something else: "Gasté 500 el mes pasado". "Thứ sáu" is Friday, and the
-# sixth.
+# number before last week is something else: "Gasté 500 el mes pasado".
 _COUNT_FIRST = {"id", "ms", "th", "vi"}
+# Not after a weekday: Vietnamese "thứ sáu" is Friday, and the sixth.
 _COUNTED = re.compile(
     rf"(?<![\d.,/-])(?<!day , )(?P<count>\d{{1,4}}){_NEAR}"
     r"(?P<which>last|next) (?P<unit>week|month|year)\b"

@@ -17,6 +17,7 @@ from django.utils import timezone
 from memory.kernel.models.users import MemoryUser
 from memory.language.dates_in_text import Said
 from memory.language.detection import language_of, languages_of_script
+from memory.language.folding import UNSPACED
 from memory.language.lexicon import languages_of_dates, lexicon_of
 from memory.language.relative_dates_in_text import add_relative_dates
 from memory.language.translation import restated
@@ -35,13 +36,20 @@ BETWEEN_WEEKENDS = datetime.timedelta(days=6)
 # The languages that write the names of weekdays with a capital (CLDR); in others, words with one
 # are names, unless they begin a sentence: "¿Quién es Domingo?"
 CAPITALISED = frozenset({"de", "el", "en", "id", "sw", "tl", "tr", "vi"})
-_CAPITALISED_WORD = re.compile(r"(?<=[\w,;:] )[^\W\d_]+")
+# Words before a day that isn't a name, whatever its capital: "el Domingo", "on Friday".
+_BEFORE_DAY = (
+    r"\b(?i:on|last|next|this|since|until|by|el|los|este|le|ce|il|no|na|op|w|we|v|ve|vo|på|u|у|в|во)"
+)
+_CAPITALISED_WORD = re.compile(
+    rf"(?P<date>{_BEFORE_DAY} [^\W\d_]+)|(?<=[\w,;:] )[^\W\d_{UNSPACED}]+"
+)
 _DAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
-# A name that is also a word for a day: "Frau Samstag", "Wednesday Addams", "Black Friday".
+# A name that is also a word for a day: "Frau Samstag" (but not "meine Frau"), "Wednesday Addams",
+# "Black Friday".
 _NAME = re.compile(
-    r"\b(?:Mrs?|Ms|Miss|Dr|Prof|Herrn?|Frau|Familie)\b\.? \w+"
-    rf"|\b(?:[Oo]n|[Ll]ast|[Nn]ext|[Tt]his|[Ss]ince|[Uu]ntil|[Bb]y) (?P<date>{_DAY})\b"
-    rf"|(?<=\w )[A-Z][a-z]+ {_DAY}\b"
+    r"(?<![nr]e )(?<![nr]er )\b(?:Mrs?|Ms|Miss|Dr|Prof|Herrn?|Frau|Familie)\b\.? [A-Z]\w+"
+    rf"|{_BEFORE_DAY} (?P<date>{_DAY})\b"
+    rf"|(?:(?<=\bis )[A-Z][a-z]+|Ash|Black|Cyber|Easter|Good|Palm|Shrove|Super) {_DAY}\b"
     rf"|\b{_DAY} (?!Morning|Afternoon|Evening|Night)[A-Z][a-z]+"
 )
 
@@ -83,7 +91,9 @@ def _readings(text: str) -> Iterator[str]:
     if language in CAPITALISED:
         text = _NAME.sub(lambda match: match[0] if match["date"] else "", text)
     else:
-        text = _CAPITALISED_WORD.sub(lambda match: "" if match[0].istitle() else match[0], text)
+        text = _CAPITALISED_WORD.sub(
+            lambda match: match["date"] or ("" if match[0].istitle() else match[0]), text
+        )
     yield _in_english(text, language)
     for other in languages_of_script(text) or languages_of_dates(text):
         if other != language:

@@ -102,6 +102,9 @@ def test_words_for_a_date_tell_their_own_language(
         "Who is Wednesday Addams?",
         "Has Mr Friday called?",
         "When is Black Friday?",
+        "What did I buy on Black Friday?",
+        "Who is Joe Friday?",
+        "Wo wohnt die Familie Montag?",
     ],
 )
 def test_name_or_word_that_is_a_date_in_another_language_is_no_date(
@@ -122,6 +125,20 @@ def test_name_or_word_that_is_a_date_in_another_language_is_no_date(
         "¿Qué hice el domingo?",
         "Domingo, ¿qué hice?",
         "QUÉ HICE AYER",
+        "Did I see Ann Friday?",
+        "Did I go to Costco Saturday?",
+        "¿Qué hice el Domingo?",
+        "El Domingo, ¿qué hice?",
+        "Qu'est-ce que j'ai fait le Vendredi ?",
+        "Что я делал в Среду?",
+        "Co robiłem w Piątek?",
+        "Hat meine Frau gestern angerufen?",
+        "War ich mit meiner Familie gestern essen?",
+        "Hat meine Frau Freitag frei?",
+        "Was sagte der Prof gestern?",
+        "我在 Costco上周买了什么？",
+        "我在Costco上周买了什么？",
+        "私は Costco先週行きましたか。",
     ],
 )
 def test_day_beside_a_name_or_with_capitals_is_a_date(user: MemoryUser, question: str) -> None:
