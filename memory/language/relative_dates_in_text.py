@@ -27,6 +27,10 @@ WEEKDAYS = {
     for number, name in enumerate(names)
 } | {"tues": 1, "weds": 2, "thur": 3, "thurs": 3}
 
+# The weekends of languages in whose countries they begin earlier, as translations call them
+WEEKEND_FROM_THURSDAY, WEEKEND_FROM_FRIDAY = "thursday_weekend", "friday_weekend"
+_WEEKENDS = {WEEKEND_FROM_THURSDAY: 3, WEEKEND_FROM_FRIDAY: 4, "weekend": 5}  # by their first day
+
 _NO_YEAR = re.compile(r"(?<![\d.,/])(\d{1,2})[/.](\d{1,2})(?![\d/]|\.\d)", FLAGS)
 
 _MONTH_ALONE = re.compile(rf"\b{MONTH}", FLAGS)
@@ -42,7 +46,8 @@ _AHEAD = re.compile(
 _BACK = re.compile(rf"\b{_COUNT}\s+{_UNIT}\s+(?:ago|earlier|back|before)\b", FLAGS)
 _NEAR = re.compile(
     r"\b(?P<which>next|this|last|coming|past|previous|current|following)\s+"
-    r"(?P<unit>week|weekend|month|year|spring|summer|autumn|fall|winter)\b"
+    rf"(?P<unit>week|{WEEKEND_FROM_THURSDAY}|{WEEKEND_FROM_FRIDAY}|weekend"
+    r"|month|year|spring|summer|autumn|fall|winter)\b"
     r"|\b(?:at|on|over|for|during)\s+the\s+(?P<weekend>weekend)\b",
     FLAGS,
 )
@@ -193,8 +198,8 @@ def add_relative_dates(text: str, today: datetime.date, moments: Said) -> None: 
             elif unit == "month":
                 month = _shifted(today.replace(day=1), step)
                 moments.months.add((month.year, month.month))
-            elif unit == "weekend":
-                moments.days.update(_weekend(today, which))
+            elif unit in _WEEKENDS:
+                moments.days.update(_weekend(today, which, _WEEKENDS[unit]))
             else:
                 far = True
                 for day in _week(today, step):
@@ -297,14 +302,25 @@ def _week(today: datetime.date, step: int) -> Iterator[datetime.date]:
         yield from _away(today, distance)
 
 
-def _weekend(today: datetime.date, which: str) -> Iterator[datetime.date]:
-    """Yield the Saturdays and Sundays that are meant; the last weekend is over."""
+def _weekend(today: datetime.date, which: str, first: int) -> Iterator[datetime.date]:
+    """Yield the days of the weekends that are meant, from the weekday `first` to Sunday.
+
+    The last weekend is over. "The past weekend" may be today's, as may the last one where a weekend
+    from Friday is over on Sunday.
+    """
     if _steps(which) != (-1,):
-        yield from [*_weekdays(today, 5, which), *_weekdays(today, 6, which)]
+        for weekday in range(first, 7):
+            yield from _weekdays(today, weekday, which)
         return
-    saturday = (today.weekday() - 5) % 7 + (7 if today.weekday() >= 5 else 0)
-    for distance in (-saturday, 1 - saturday):
-        yield from _away(today, distance)
+    since = (today.weekday() - first) % 7
+    if today.weekday() < first:
+        begun = {since}
+    else:
+        may_be_this = which.lower() == "past" or first < _WEEKENDS["weekend"]
+        begun = {since, since + 7} if may_be_this else {since + 7}
+    for days_ago in begun:
+        for distance in range(-days_ago, min(7 - first - days_ago, 1)):
+            yield from _away(today, distance)
 
 
 def _steps(which: str) -> tuple[int, ...]:

@@ -32,7 +32,11 @@ from memory.language.lexicon import (
     lexicon_of,
 )
 from memory.language.parts_of_hours import AFTER, OF, clock
-from memory.language.relative_dates_in_text import WEEKDAYS
+from memory.language.relative_dates_in_text import (
+    WEEKDAYS,
+    WEEKEND_FROM_FRIDAY,
+    WEEKEND_FROM_THURSDAY,
+)
 
 # Only this much of a text is translated.
 MAX_CHARACTERS = 20_000
@@ -90,6 +94,8 @@ _COUNTED = re.compile(
     rf"(?<![\d.,/-])(?<!day , )(?P<count>\d{{1,4}}){_NEAR}"
     r"(?P<which>last|next) (?P<unit>week|month|year)\b"
 )
+# Which days they have depends on the country: all that some have are read.
+_WEEKENDS = {"ar": WEEKEND_FROM_FRIDAY, "fa": WEEKEND_FROM_THURSDAY, "he": WEEKEND_FROM_FRIDAY}
 _CLOCK = re.compile(
     rf"{HOUR}{_ANY_MARK}(\d{{1,2}})(?![\d:.,])|"
     rf"(?<![\d:.,])(\d{{1,2}}){_NEAR}{HOUR}(?:{_ANY_MARK}(\d{{2}})(?!\d))?"
@@ -207,6 +213,7 @@ def restated(text: str, lexicon: Lexicon) -> str:
     text = _NEXT.sub(lambda match: f" next {match['period'] or match['period_']} ", text)
     text = _LAST.sub(lambda match: f" last {match['period'] or match['period_']} ", text)
     text = text.replace("weekends", "this weekend")
+    text = text.replace("weekend", _WEEKENDS.get(lexicon.language, "weekend"))
     if lexicon.language in _COUNT_FIRST:
         text = _COUNTED.sub(lambda match: f" {_counted(match)} ", text)
     text = _SINCE.sub(lambda match: f" last {_length(match)} ", text)

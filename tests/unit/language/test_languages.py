@@ -168,6 +168,21 @@ def test_last_weekend_is_the_one_before_this_week(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("في عطلة نهاية الأسبوع الماضية كنا عند البحر.", 27),
+        ("בסוף השבוע שעבר היינו בים.", 27),
+        ("آخر هفته گذشته به شمال رفتیم.", 26),
+    ],
+)
+def test_weekends_begin_earlier_in_some_languages(text: str, first: int) -> None:
+    days = [datetime.date(2026, 2, day) for day in range(first - 1, 29)]
+
+    assert [is_refused(text, day) for day in days] == [True, *[False] * (28 - first + 1)]
+    assert not is_refused(text, datetime.date(2026, 3, 1))
+
+
+@pytest.mark.parametrize(
     ("text", "true", "false"),
     [
         (

@@ -94,6 +94,25 @@ def test_a_day_is_read(text: str, day: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "told_on", "days"),
+    [
+        ("last weekend", 7, {28, 1}),
+        ("the past weekend", 7, {28, 1, 7}),
+        ("last weekend", 8, {28, 1}),
+        ("this past weekend", 8, {28, 1, 7, 8}),
+        ("the past weekend", 9, {7, 8}),
+        ("last friday_weekend", 8, {27, 28, 1, 6, 7, 8}),
+        ("last friday_weekend", 9, {6, 7, 8}),
+    ],
+)
+def test_last_weekend_told_on_a_weekend(text: str, told_on: int, days: set[int]) -> None:
+    found = find_moments(text, AT.replace(day=told_on)).days
+
+    assert {day.day for day in found} == {told_on, *days}
+
+
+
+@pytest.mark.parametrize(
     ("text", "day"),
     [
         ("May 2, 2026", "2027-05-02"),
