@@ -14,6 +14,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
+import stopwordsiso
+
 from memory.kernel.texts import with_few_marks
 from memory.language.dates_in_text import MONTH_NAMES
 from memory.language.detection import LATIN, function_words, has_function_words, language_of
@@ -43,10 +45,15 @@ _WORD = re.compile(
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
-# The characters that are words: 猫, 차. One by itself, as in "猫は", is a word in a question.
-_HAN = "\u3005\u3400-\u9fff\U00020000-\U0003ffff"
-_CHARACTER = re.compile(f"[{_HAN}\uac00-\ud7a3]")
-_HAN_ALONE = re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
+# The characters that are words: 猫, 차. One by itself or before a particle, as in "猫は" and "차는",
+# is a word in a question; before other kana it is the stem of a verb or adjective: "食べた".
+_HAN, _HANGUL = "\u3005\u3400-\u9fff\U00020000-\U0003ffff", "\uac00-\ud7a3"
+_CHARACTER = re.compile(f"[{_HAN}{_HANGUL}]")
+_ALONE = re.compile(
+    rf"(?<![{_HAN}])[{_HAN}](?=[はをにのでへだ]|[がも](?![らりるれっ])|[とや](?![さしす])|から|まで|より"
+    rf"|[^\u3041-\u3096{_HAN}]|$)"
+    rf"|(?<![{_HANGUL}])[{_HANGUL}](?=[은는이가을를의에로도와과만]?(?![{_HANGUL}]))"
+)
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 # Marks for vowels in Hebrew and Arabic, Arabic's elongation, and characters without width.
@@ -63,6 +70,8 @@ _DIGIT = re.compile("[0-9]")
 # Maximum number of characters in a word; no real word is longer. Only the beginning of a longer
 # string is matched.
 _LONGEST = 64
+# Chinese function words that the library lacks: others, and some in traditional characters.
+_MORE_FUNCTION_WORDS = "没里沒裡個們麼嗎這為過還說對會誰時後從"
 # Languages without a stemmer, with the one whose endings are most like theirs.
 _ENDINGS_LIKE = {"hr": "sr", "sk": "cs", "sl": "sr", "uk": "ru"}
 # Shorter stems of names are shared by too many other words.
@@ -78,14 +87,17 @@ def terms_by_language(text: str) -> tuple[list[str], list[str]]:
     """Return a text's terms in its language, and others by which it may be found as well.
 
     The others are the terms that its words have in a text whose language isn't recognised, such as
-    a single word: those of `terms`. In Japanese, they are the words of one Chinese character.
+    a single word: those of `terms`. In Chinese, Japanese and Korean, they are the words of one
+    character.
     """
     language = language_of(text)
     endings = _ENDINGS_LIKE.get(language, language)
     if endings not in STEMMED or endings == "en":
         own_terms = terms(text)
         known = {*own_terms, *function_words(language)}
-        return own_terms, [one for one in _HAN_ALONE.findall(text) if one not in known]
+        if language == "zh":
+            text = _chinese_function_words().sub(" ", text)
+        return own_terms, [one for one in _ALONE.findall(text) if one not in known]
     ignored = function_words(language)
     words = [word for word in _words(text, keep_accents=True) if word not in ignored]
     stems = [_term(word, endings) for word in words]
@@ -212,6 +224,13 @@ def _named(day: str) -> list[str]:
     except ValueError:
         return day.split("-")
     return [str(date.year), MONTH_NAMES[date.month - 1], str(date.day)]
+
+
+@lru_cache(maxsize=1)
+def _chinese_function_words() -> re.Pattern[str]:
+    """Return a pattern for Chinese words that carry no information, between which others stand."""
+    words = {*stopwordsiso.stopwords("zh"), *_MORE_FUNCTION_WORDS}
+    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -129,6 +129,9 @@ def test_english_and_unrecognised_texts_have_the_same_terms_as_ever() -> None:
         ("猫", "我家有一只猫"),
         ("猫は？", "猫が好きです"),
         ("車はどこ？", "新しい車を買った"),
+        ("我的猫在哪？", "我家有一只猫"),
+        ("我的貓在哪裡？", "我家有一隻貓"),
+        ("내 차는?", "새 차를 샀어요"),
         ("차", "새 차를 샀어요"),
     ],
 )
@@ -141,6 +144,13 @@ def test_a_word_of_one_character_finds_texts_that_have_it(question: str, text: s
 
 def test_characters_that_carry_no_information_are_not_asked_for() -> None:
     assert terms_by_language("私の車は")[1] == ["車"]
+    assert terms_by_language("他们为什么没有药？")[1] == ["药"]
+
+
+def test_japanese_verbs_and_adjectives_are_not_asked_for_by_their_first_character() -> None:
+    for question in ("昨日何を食べましたか", "どこに住んでいますか", "新しいですか", "上がると落とした"):
+        assert terms_by_language(question)[1] == []
+    assert terms_by_language("肉を食べて、水も飲みますか")[1] == ["肉", "水"]
 
 
 def test_a_day_has_the_terms_by_which_it_is_asked_for() -> None:
