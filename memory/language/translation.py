@@ -53,7 +53,7 @@ _ERAS = {"令和": 2018, "平成": 1988, "昭和": 1925, "民国": 1911, "民國
 _ERA_YEAR = re.compile(
     rf"({'|'.join(_ERAS)})\s?(元|\d{{1,3}}|[一二三四五六七八九十]{{1,3}})\s?(?=年)"
 )
-_THAI_YEAR = re.compile(r"(?<=[a-z./-])(\s{0,3})(2[45]\d\d)(?!\d)")
+_THAI_YEAR = re.compile(r"(?<=[a-z./-])(\s{0,3})(2[45]\d\d)(?!\d|\s{0,3}บาท)")
 _DIGIT_BY_DIGIT = re.compile("[〇零一二三四五六七八九]{3,}")
 _DIGITS_ONLY = re.compile(r"\d+")
 _DIGITS = re.compile(r"\d{1,12}(?:[.,]\d{1,2})?(?![\d.,])")

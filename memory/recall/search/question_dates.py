@@ -38,7 +38,8 @@ BETWEEN_WEEKENDS = datetime.timedelta(days=6)
 CAPITALISED = frozenset({"de", "el", "en", "id", "sw", "tl", "tr", "vi"})
 # Words before a day that isn't a name, whatever its capital: "el Domingo", "on Friday".
 _BEFORE_DAY = (
-    r"\b(?i:on|last|next|this|since|until|by|el|los|este|le|ce|il|no|na|op|w|we|v|ve|vo|på|u|у|в|во)"
+    r"\b(?i:on|last|next|this|since|until|by|el|los|este|le|ce|il|no|na|op|w|we|v|ve|vo|på"
+    "|u|у|в|во)"
 )
 _CAPITALISED_WORD = re.compile(
     rf"(?P<date>{_BEFORE_DAY} [^\W\d_]+)|(?<=[\w,;:] )[^\W\d_{UNSPACED}]+"

@@ -45,8 +45,8 @@ _WORD = re.compile(
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
-# The characters that are words: 猫, 차. One by itself or before a particle, as in "猫は" and "차는",
-# is a word in a question; before other kana it is the stem of a verb or adjective: "食べた".
+# The characters that are words: 猫, 차. One by itself or before a particle, as in "猫は", is a word
+# in a question; before other kana it is the stem of a verb or adjective: "食べた".
 _HAN, _HANGUL = "\u3005\u3400-\u9fff\U00020000-\U0003ffff", "\uac00-\ud7a3"
 _CHARACTER = re.compile(f"[{_HAN}{_HANGUL}]")
 _ALONE = re.compile(

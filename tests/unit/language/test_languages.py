@@ -192,6 +192,8 @@ def test_weekends_begin_earlier_in_some_languages(text: str, first: int) -> None
         ),
         ("ฉันเรียนจบปี พ.ศ. 2564", PartialDate("2021"), PartialDate("2020")),
         ("ตั๋วราคา 2564 บาท", 2564, 2021),
+        ("จ่ายเมื่อวาน 2564 บาท", 2564, 2021),
+        ("เมื่อวาน 2564บาท", 2564, PartialDate("2021")),
         ("令和3年6月20日に結婚しました。", datetime.date(2021, 6, 20), datetime.date(2020, 6, 20)),
         ("平成元年に生まれました。", PartialDate("1989"), PartialDate("1990")),
         ("昭和五十二年に家を建てた。", PartialDate("1977"), PartialDate("1976")),

@@ -111,7 +111,6 @@ def test_last_weekend_told_on_a_weekend(text: str, told_on: int, days: set[int])
     assert {day.day for day in found} == {told_on, *days}
 
 
-
 @pytest.mark.parametrize(
     ("text", "day"),
     [

@@ -148,7 +148,7 @@ def test_characters_that_carry_no_information_are_not_asked_for() -> None:
 
 
 def test_japanese_verbs_and_adjectives_are_not_asked_for_by_their_first_character() -> None:
-    for question in ("昨日何を食べましたか", "どこに住んでいますか", "新しいですか", "上がると落とした"):
+    for question in ("昨日何を食べましたか", "どこに住んでいますか", "新しいですか", "落とした"):
         assert terms_by_language(question)[1] == []
     assert terms_by_language("肉を食べて、水も飲みますか")[1] == ["肉", "水"]
 
