@@ -19,7 +19,7 @@ from typing import Any
 from memory.language.dates_in_text import MONTH_NAMES
 from memory.language.detection import LATIN, count_function_words, function_words
 from memory.language.folding import fold
-from memory.language.parts_of_hours import AFTER, FRACTIONS, phrases_of
+from memory.language.parts_of_hours import AFTER, FRACTIONS, OF, phrases_of
 from memory.language.stems import stem
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -87,7 +87,7 @@ _ADDITIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "in 2 days": ("מחרתיים",),
         "2 days ago": ("שלשום",),
     },
-    "hi": {"in 2 days": ("परसों",), "15": ("पंद्रह",), HOUR: ("बजे",), "12": ("दर्जन",)}
+    "hi": {"in 2 days": ("परसों",), "15": ("पंद्रह",), HOUR: ("बजे", "बजकर"), "12": ("दर्जन",)}
     | {"weeks": ("हफ़्ता", "हफ़्ते", "हफ़्तों")},
     "hr": {"1000": ("tisuću",)},
     "hu": {
@@ -418,8 +418,10 @@ def _meanings(
             key = key_of(folded(phrase, language), is_spaced=is_spaced)
             if key not in meanings and not numbers.keys() & key.split():
                 add([phrase], _restated(folded(text, language), meanings, is_spaced))
-    return {  # units first, to follow their number
-        key: " , ".join(sorted(meanings_of_key, key=lambda meaning: not meaning.endswith("s")))
+    return {  # units first, to follow their number; signs stand between two numbers
+        key: (" " if {f"{OF}+", f"{OF}-"} & {*meanings_of_key} else " , ").join(
+            sorted(meanings_of_key, key=lambda meaning: not meaning.endswith("s"))
+        )
         for key, meanings_of_key in meanings.items()
     }
 

@@ -1,4 +1,4 @@
-"""The words for halves and quarters beside numbers: "halb acht", "et demie", "buçuk".
+"""The words for halves and quarters beside numbers, and minutes: "halb acht", "et demie", "buçuk".
 
 Languages say them of hours and of anything else. In some, half an hour is past the hour that is
 named (French "sept heures et demie" is 7:30), in others it is to it (German "halb acht" is, too).
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 OF, AFTER = "\ue009", "\ue00a"  # before the number, and after it
 
 # The phrases beside a number, which {} stands for, by the minutes from a full hour. A sign alone
-# says that another number tells the minutes, as in "neuf heures moins dix".
+# says that another number tells the minutes, as in "neuf heures moins dix" or "zehn nach acht".
 PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "ar": {
         "+30": ("{} والنصف", "{} ونصف", "{} ونص"),
@@ -38,18 +38,23 @@ PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "-30": ("půl {}",),
         "-15": ("tři čtvrtě na {}", "třičtvrtě na {}"),
         "-45": ("čtvrt na {}",),
+        "-": ("za {}",),
     },
     "da": {
         "+30": ("{} og en halv", "{} og et halvt"),
         "-30": ("halv {}",),
         "+15": ("kvart over {}", "kvarter over {}"),
         "-15": ("kvart i {}", "kvarter i {}"),
+        "+": ("over {}",),
+        "-": ("i {}",),
     },
     "de": {
         "-30": ("halb {}",),
         "+15": ("Viertel nach {}",),
         "-15": ("Viertel vor {}", "drei Viertel {}", "dreiviertel {}"),
         "-45": ("Viertel {}",),
+        "+": ("nach {}",),
+        "-": ("vor {}",),
     },
     "el": {
         "+30": ("{} και μισή", "{} και μισό"),
@@ -71,6 +76,7 @@ PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "+15": ("vartti yli {}", "varttia yli {}", "vartin yli {}"),
         "-15": ("vartti vaille {}", "varttia vaille {}", "vartin vaille {}"),
         "-": ("vaille {}",),
+        "+": ("yli {}",),
     },
     "fr": {
         "+30": ("{} et demie", "{} et demi"),
@@ -97,6 +103,7 @@ PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "+15": ("{} lewat seperempat",),
         "-15": ("{} kurang seperempat",),
         "-": ("{} kurang",),
+        "+": ("{} lewat",),
     },
     "it": {
         "+30": ("{} e mezza", "{} e mezzo"),
@@ -114,18 +121,23 @@ PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "+15": ("kwart over {}",),
         "-15": ("kwart voor {}",),
         "-": ("voor {}",),
+        "+": ("over {}",),
     },
     "no": {
         "+30": ("{} og en halv", "{} og et halvt"),
         "-30": ("halv {}",),
         "+15": ("kvart over {}",),
         "-15": ("kvart på {}",),
+        "+": ("over {}",),
+        "-": ("på {}",),
     },
     "pl": {
         "+30": ("{} i pół",),
         "-30": ("wpół do {}", "pół do {}"),
         "+15": ("kwadrans po {}",),
         "-15": ("za kwadrans {}",),
+        "+": ("po {}",),
+        "-": ("za {}",),
     },
     "pt": {
         "+30": ("{} e meia", "{} e meio"),
@@ -151,6 +163,7 @@ PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "-30": ("pol {}",),
         "-15": ("trištvrte na {}",),
         "-45": ("štvrť na {}",),
+        "-": ("za {}",),
     },
     "sl": {"+30": ("{} in pol",)},
     "sr": {"+30": ("{} и по", "{} i po"), "-30": ("пола {}", "pola {}")},
@@ -159,6 +172,8 @@ PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "-30": ("halv {}",),
         "+15": ("kvart över {}",),
         "-15": ("kvart i {}",),
+        "+": ("över {}",),
+        "-": ("i {}",),
     },
     # Of the clock's four times six hours, those of the evening begin anew at 19:00.
     "th": {"+30": ("{}ครึ่ง",), "+1080": ("{}ทุ่ม",), "+1110": ("{}ทุ่มครึ่ง",)},
@@ -166,6 +181,8 @@ PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "+30": ("{} buçuk", "{} buçukta", "{} buçuğa", "{} buçuktan"),
         "+15": ("{} çeyrek geçe", "{} çeyrek geçiyor"),
         "-15": ("{} çeyrek kala", "{} çeyrek var"),
+        "+": ("{} geçe", "{} geçiyor"),
+        "-": ("{} kala", "{} var"),
     },
     "uk": {
         "+30": ("{} з половиною",),
@@ -173,6 +190,8 @@ PHRASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "+15": ("чверть по {}",),
         "-15": ("за чверть {}", "без чверті {}"),
         "-45": ("чверть на {}",),
+        "+": ("по {}",),
+        "-": ("за {}",),
     },
     "vi": {"+30": ("{} rưỡi",), "-": ("{} kém",)},
     "zh": {

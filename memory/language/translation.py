@@ -114,16 +114,28 @@ _PART_AFTER = re.compile(
     rf"(?:{_HOURS}{_OF_CLOCK}{_UNIT}|(?<!\d)(?<!\d\s){HOUR}){_OF_CLOCK}"
     rf"{AFTER}(?P<part>[+-]\d++){_OF_CLOCK}(?:(?P<scale>10{{2,12}})(?!\d))?"
 )
+_SIGN = rf"(?P<sign>[+-])(?!\d){_ANY_MARK}"
 _MINUTES_OF = re.compile(
-    rf"{OF}-(?!\d){_OF_CLOCK}(?P<minutes>\d{{1,2}}(?=[{HOUR}{MINUTE}\s])|\d(?=\d(?!\d))){_OF_CLOCK}"
+    rf"{OF}(?P<sign>-)(?!\d){_ANY_MARK}"
+    rf"(?P<minutes>\d{{1,2}}(?=[{HOUR}{MINUTE}\s])|[1-5](?=[1-9](?!\d|{_NEAR}[a-z]+s\b))){_OF_CLOCK}"
     rf"(?P<hours>\d{{1,2}})(?![\d:.,]){_OF_CLOCK}"
 )
 _MINUTES_BEFORE = re.compile(
-    rf"(?<![\d.,:])(?P<minutes>\d{{1,2}}){_OF_CLOCK}{OF}-(?!\d){_OF_CLOCK}"
+    rf"(?<![\d.,:])(?P<minutes>\d{{1,2}}){_ANY_MARK}{OF}{_SIGN}"
     rf"(?P<hours>\d{{1,2}})(?![\d:.,]){_OF_CLOCK}"
 )
-_MINUTES_AFTER = re.compile(
-    rf"{_HOURS}{_OF_CLOCK}[{OF}{AFTER}]-(?!\d){_OF_CLOCK}(?P<minutes>\d{{1,2}})(?!\d)"
+_MINUTES_AFTER = re.compile(rf"{_HOURS}{_OF_CLOCK}[{OF}{AFTER}]{_SIGN}(?P<minutes>\d{{1,2}})(?!\d)")
+_MINUTES_LAST = re.compile(
+    rf"{_HOURS}{_OF_CLOCK}(?<=\s)(?P<minutes>\d{{1,2}}){_OF_CLOCK}{AFTER}{_SIGN}"
+)
+# "A las ocho y diez", "в восемь десять"
+_MINUTES_BESIDE = re.compile(
+    rf"(?<![\d.,:])(?<!\d\s)(?P<hours>\d{{1,2}})\s{{1,3}}(?P<minutes>[1-5]\d)"
+    rf"(?![\d:.,/%-]\d|{_NEAR}[\d%€$£¥]){_NEAR}{MINUTE}?"
+)
+_MINUTES_AND = re.compile(
+    r"(?<=\s)(?P<before>[^\W\d]{1,4}\s{1,3})(?P<hours>\d{1,2})\s{1,3}(?:y|e|i|si|και|и|و|uhr)\s{1,3}"
+    rf"(?P<minutes>[1-5]?\d)(?![\d:.,/%-]\d|{_NEAR}[\d%€$£¥]){_NEAR}{MINUTE}?"
 )
 _HALF_HOUR = re.compile(rf"(?<![\d.,:])(?P<hours>\d{{1,2}})\.5{_NEAR}{HOUR}")
 _NO_PART = re.compile(rf"[{OF}{AFTER}](?P<part>[+-]\d*)")
@@ -227,6 +239,7 @@ def restated(text: str, lexicon: Lexicon) -> str:
     )
     text = _DAY_OF_MONTH.sub(lambda match: f" {match[1]} {match[2]} {match[3] or ''}", text)
     text = _MONTH_AND_YEAR.sub(r"\1 \2", text)
+    text = _MINUTES_AND.sub(_with_minutes, _MINUTES_BESIDE.sub(_with_minutes, text))
     return re.sub(f"[{MARKS}]", " ", _AT.sub(r"\1 at \2", text))
 
 
@@ -248,18 +261,25 @@ def _with_parts(text: str) -> str:
 
     "Sept heures et demie" is read as both 7:30 and 7.5 hours.
     """
-    for minutes_to in (_MINUTES_BEFORE, _MINUTES_OF, _MINUTES_AFTER):
-        text = minutes_to.sub(_minutes_to, text)
+    for minutes in (_MINUTES_BEFORE, _MINUTES_OF, _MINUTES_AFTER, _MINUTES_LAST):
+        text = minutes.sub(_with_minutes, text)
     text = _PART_OF.sub(_with_part, _PART_AFTER.sub(_with_part, text))
     text = _HALF_HOUR.sub(lambda match: f" {clock(60 * int(match[1]) + 30)} , {match[1]}.5 ", text)
     return _NO_PART.sub(lambda match: " half " if match["part"] == "-30" else " ", text)
 
 
-def _minutes_to(match: re.Match[str]) -> str:
+def _with_minutes(match: re.Match[str]) -> str:
+    """Return the time, and the numbers as well: "tři za dvacet" may be a price."""
     hours, minutes = int(match["hours"]), int(match["minutes"])
+    numbers = f"{minutes} , {hours}"
     if len(match["minutes"]) == 1 and match.end("minutes") == match.start("hours"):
         minutes *= 10  # "twenty six" was read as one number
-    return f" , {clock(60 * hours - minutes)} , "
+        numbers = match["minutes"] + match["hours"]
+    if hours > 24 or minutes > 59:
+        return match[0]
+    sign = -1 if match.groupdict().get("sign") == "-" else 1
+    time = clock(60 * hours + sign * minutes)
+    return f"{match.groupdict().get('before') or ''} , {time} , {numbers} , "
 
 
 def _with_part(match: re.Match[str]) -> str:
@@ -432,8 +452,8 @@ def _continues(
     last, first = numbers[-1], more[0]
     if between and between not in lexicon.joints:
         return False
-    if between and last < 10 and first in range(20, 100, 10):
-        return True  # Arabic and Danish say the units first
+    if between and last < 10 and first in range(20, 100, 10) and lexicon.language in ("ar", "da"):
+        return True  # these say the units first
     if is_scale(first):
         return True
     return is_scale(last) or last % 10 ** len(str(first)) == 0 < last

@@ -1,4 +1,4 @@
-"""Halves and quarters of hours, and of other numbers, are read in each language."""
+"""Halves and quarters of hours, and of other numbers, and minutes are read in each language."""
 
 import datetime
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from memory.project.values import Value
 from tests.unit.language.sentences import is_refused
 
 HALF_PAST_SEVEN: Mapping[str, str] = {
@@ -100,6 +101,68 @@ QUARTER_PAST_EIGHT: Mapping[str, str] = {
     "uk": "Зустрінемося о чверть на дев'яту.",
     "zh": "我们八点一刻见面。",
 }
+TEN_PAST_EIGHT: Mapping[str, str] = {
+    "ar": "نلتقي الساعة الثامنة وعشر دقائق.",
+    "bg": "Ще се видим в осем и десет.",
+    "ca": "Ens veiem a les vuit i deu.",
+    "cs": "Sejdeme se v osm hodin deset minut.",
+    "da": "Vi ses klokken ti over otte. | Vi ses klokken ti minutter over otte.",
+    "de": "Wir treffen uns um zehn nach acht. | Wir treffen uns zehn Minuten nach acht."
+    " | Wir treffen uns um acht Uhr zehn.",
+    "el": "Θα βρεθούμε στις οκτώ και δέκα.",
+    "es": "Quedamos a las ocho y diez. | A las ocho y diez llega el tren.",
+    "et": "Kohtume kell kaheksa kümme.",
+    "fa": "ساعت هشت و ده دقیقه همدیگر را می‌بینیم.",
+    "fi": "Tavataan kymmenen yli kahdeksan. | Tavataan kello kahdeksan kymmenen.",
+    "fr": "On se retrouve à huit heures dix.",
+    "he": "ניפגש בשמונה ועשר דקות.",
+    "hi": "हम आठ बजकर दस मिनट पर मिलते हैं।",
+    "hu": "Nyolc óra tíz perckor találkozunk.",
+    "id": "Kita bertemu jam delapan lewat sepuluh.",
+    "it": "Ci vediamo alle otto e dieci.",
+    "ja": "八時十分に会いましょう。",
+    "ko": "여덟 시 십 분에 만나요.",
+    "nl": "We spreken af om tien over acht.",
+    "no": "Vi møtes ti over åtte.",
+    "pl": "Spotkajmy się dziesięć po ósmej. | Spotkajmy się o ósmej dziesięć.",
+    "ro": "Ne vedem la opt și zece.",
+    "ru": "Встретимся в восемь десять.",
+    "sk": "Stretneme sa o ôsmej desať.",
+    "sv": "Vi ses tio över åtta.",
+    "th": "เจอกันแปดโมงสิบนาที",
+    "tr": "Sekizi on geçe buluşalım. | Saat sekiz onda buluşalım.",
+    "uk": "Зустрінемося десять по восьмій. | Зустрінемося о восьмій десять.",
+    "vi": "Gặp nhau lúc tám giờ mười.",
+    "zh": "我们八点十分见面。",
+}
+TEN_TO_EIGHT: Mapping[str, str] = {
+    "cs": "Sejdeme se za deset osm.",
+    "da": "Vi ses ti minutter i otte. | Vi ses ti i otte.",
+    "de": "Wir treffen uns um zehn vor acht. | Wir treffen uns zehn Minuten vor acht.",
+    "es": "Quedamos a las ocho menos diez.",
+    "fi": "Tavataan kymmenen vaille kahdeksan.",
+    "fr": "On se retrouve à huit heures moins dix.",
+    "it": "Ci vediamo alle otto meno dieci.",
+    "nl": "We spreken af om tien voor acht.",
+    "no": "Vi møtes ti på åtte.",
+    "pl": "Spotkajmy się za dziesięć ósma.",
+    "pt": "Encontramo-nos às oito menos dez.",
+    "ru": "Встретимся без десяти восемь.",
+    "sk": "Stretneme sa za desať osem.",
+    "sv": "Vi ses tio i åtta.",
+    "tr": "Sekize on kala buluşalım. | Sekize on var.",
+    "uk": "Зустрінемося за десять восьма.",
+}
+TWENTY_PAST_EIGHT: Mapping[str, str] = {
+    "ar": "نلتقي الساعة الثامنة وعشرين دقيقة.",
+    "bg": "Ще се видим в осем и двадесет.",
+    "de": "Wir treffen uns um zwanzig nach acht.",
+    "es": "Quedamos a las ocho y veinte.",
+    "it": "Ci vediamo alle otto e venti.",
+    "pt": "Encontramo-nos às oito e vinte.",
+    "ro": "Ne vedem la opt și douăzeci.",
+    "ru": "Встретимся в восемь двадцать.",
+}
 ONE_AND_A_HALF: Mapping[str, str] = {
     "ar": "استغرق الأمر ساعة ونصف.",
     "cs": "Trvá to jednu a půl hodiny.",
@@ -159,6 +222,40 @@ def test_a_quarter_past_the_hour(text: str) -> None:
     assert not is_refused(text, datetime.time(8, 15))
     assert is_refused(text, datetime.time(8, 45))
     assert _accepted_hours(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "time", "other"),
+    [
+        *((text, (8, 10), (7, 50)) for text in _rows(TEN_PAST_EIGHT)),
+        *((text, (7, 50), (8, 10)) for text in _rows(TEN_TO_EIGHT)),
+        *((text, (8, 20), (7, 40)) for text in _rows(TWENTY_PAST_EIGHT)),
+    ],
+)
+def test_minutes_in_words(text: str, time: tuple[int, int], other: tuple[int, int]) -> None:
+    assert not is_refused(text, datetime.time(*time))
+    assert is_refused(text, datetime.time(*other))
+    assert _accepted_hours(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "time"),
+    [
+        ("Koupil jsem tři za padesát pět korun.", 55, (7, 50)),
+        ("Kupiłem dwa za trzydzieści złotych.", 30, (7, 50)),
+        ("Tengo 8 y 10 nietos.", 10, (8, 10)),
+        ("Estuvimos allí el 8 y 10 de marzo de 2025.", datetime.date(2025, 3, 10), (8, 10)),
+        ("Ich war drei Tage vor acht Leuten dran.", 3, (7, 57)),
+        ("Over tien dagen verhuizen we.", datetime.date(2026, 3, 14), (12, 10)),
+        ("Vor zwölf Tagen kam er.", datetime.date(2026, 2, 20), (1, 50)),
+        ("Za dwanaście dni wyjeżdżamy.", datetime.date(2026, 3, 16), (1, 50)),
+    ],
+)
+def test_numbers_beside_the_same_words_are_no_times(
+    text: str, value: Value, time: tuple[int, int]
+) -> None:
+    assert not is_refused(text, value)
+    assert is_refused(text, datetime.time(*time))
 
 
 @pytest.mark.parametrize("text", _rows(ONE_AND_A_HALF))
