@@ -2,7 +2,8 @@
 
 In its first answer, a model sends a list of facts or edits. If some are refused, the others are
 kept, and the next answer is an object that names only the changes, by number: `{"5": "new text"}`,
-`{"5": {"fields": {"to": "Rome"}}}`, or `{"5": null}` to leave an item out.
+`{"5": {"fields": {"to": "Rome"}}}`, or `{"5": null}` to leave an item out. Inside an item, null
+takes out what was kept: `{"5": {"fields": {"on": null}}}`.
 
 Items are kept in the form in which the model wrote them, so that it changes what it knows.
 """
@@ -70,9 +71,18 @@ def _changed(item: Any, change: Any) -> Any:
         return change
     if operation_of(change) not in (None, operation_of(item)):
         return change  # another operation, which has other attributes
-    merged = {
-        name: {**item[name], **value}
+    inner = {
+        name: _merged(item[name], value)
         for name, value in change.items()
         if isinstance(value, Mapping) and isinstance(item.get(name), Mapping)
     }
-    return {**item, **change, **merged}
+    return _merged(item, {**change, **inner})
+
+
+def _merged(kept: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the kept attributes with a change, without those that it sets to None.
+
+    None for an attribute that was not kept remains: in an update, it clears a field.
+    """
+    taken_out = {name for name in kept if name in change and change[name] is None}
+    return {name: one for name, one in {**kept, **change}.items() if name not in taken_out}

@@ -463,8 +463,8 @@ class Workbench:
             lines = "\n".join(f"- edit {number}: {why}" for number, why in refused.items())
             raise ToolFailed(
                 f"{message} Refused; all edits are kept: send only what changes, by number, such as"
-                f' edits={{"{next(iter(refused))}": {{...}}}}, or null to leave one out.\n'
-                + _cut(lines)
+                f' edits={{"{next(iter(refused))}": {{...}}}}; null takes something out of one,'
+                " or leaves it out.\n" + _cut(lines)
             )
         return message
 

@@ -155,6 +155,17 @@ CHANGES: list[tuple[Any, dict[str, Any], list[Any]]] = [
         {"0": {"retire": "travel.trips.rome", "from": 1}},
         [from_entry(retire("travel.trips.rome"), 1)],
     ),
+    (
+        OSLO | {"derived": {"on": "tomorrow"}},
+        {"0": {"fields": {"on": None}, "derived": {"on": None}}},
+        [from_entry(add("travel.Trip", to="Oslo"), 13) | {"derived": {}}],
+    ),
+    (OSLO | {"derived": {"on": "tomorrow"}}, {"0": {"derived": None}}, [OSLO]),
+    (
+        {"update": "travel.trips.rome", "sources": [1], "fields": BERGEN},
+        {"0": {"fields": {"on": None, "cost": None}}},  # of these, only `on` was sent before
+        [update("travel.trips.rome", 1, to="Bergen", cost=None)],
+    ),
     ({"note": "Likes tea.", "from": 1}, {"0": "Likes milk."}, [from_entry(note("Likes milk."), 1)]),
 ]
 
