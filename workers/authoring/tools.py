@@ -39,7 +39,7 @@ EDIT = {
     ' "kind"?: "object" | "enum", "members"?: {"RED": "red"}, "doc"?}'
     ' · {"add_field": "travel.Trip.cost", "type": "decimal.Decimal | None", "default"?}'
     ' · {"widen_field": "travel.Trip.on", "type": "datetime.date | PartialDate | None"}'
-    ' · {"rename_field": "travel.Trip.to", "new_name": "city"}'
+    ' · {"rename_field": "travel.Trip.to", "new_name": "city", "from": 12}'
     ' · {"add": "travel.Trip", "from": 12, "key"?: "rome", "fields": {"to": "Rome"}, "derived"?}'
     ' · several: {"add": "travel.Trip", "fields": ["to", "on"],'
     ' "rows": [[12, "rome", "Rome", "2026-05-02"], [13, "oslo", "Oslo", null]]}, in each row'
