@@ -13,7 +13,8 @@ from memory.project.outline import SET_ASIDE, Domain
 from memory.project.values import Record, Struct, Value
 
 # The maximum number of different texts of a field that are all listed, and their maximum length.
-MAX_TEXTS = 8
+# Categories, genres or cuisines often have about ten; listing them saves a call to read them.
+MAX_TEXTS = 12
 MAX_LENGTH = 24
 # A field whose longest text has more characters than this gets no example.
 MAX_SHORT = 32

@@ -159,7 +159,9 @@ class _Session:
         if code is not None:
             reply = self._query(code)
             number = len(self._queries)
-            if not (self._queries[-1].output or {}).get("value"):
+            value = (self._queries[-1].output or {}).get("value")
+            names_text = not {"'", '"'}.isdisjoint(code)
+            if value is None or (not value and names_text):
                 raise ToolFailed(
                     f"{reply}. The text may be spelled differently in the records: if this is the"
                     f" answer all the same, call answer(query={number})."

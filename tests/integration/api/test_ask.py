@@ -394,6 +394,19 @@ def test_right_code_takes_one_call(ask: Ask, model: Callable[..., LlmServer]) ->
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [("[t.to for t in trips if t.cost > 1_000_000]", []), ("sum(t.cost < 0 for t in trips)", 0)],
+)
+def test_nothing_found_by_numbers_alone_takes_one_call(
+    ask: Ask, model: Callable[..., LlmServer], code: str, value: Any
+) -> None:
+    server = model(called("answer", {"code": code}))
+
+    assert ask()["output"]["value"] == value
+    assert len(server.requests) == 1
+
+
 def test_failing_or_empty_answer_is_reviewed(ask: Ask, model: Callable[..., LlmServer]) -> None:
     server = model(
         called("answer", {}),

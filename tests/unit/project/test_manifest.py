@@ -2,6 +2,8 @@
 
 import ast
 
+import pytest
+
 from memory.project import Project, manifest_text, render_manifest
 from memory.project.field_texts import describe_texts
 from memory.project.manifest import MAX_CLASSES
@@ -86,6 +88,19 @@ def test_manifest_quotes_few_or_sample_texts() -> None:
     fields_with_all = 'quality?{"fair", "good"}, room{"R-0", ...}, note, tags:list[str]{"a", "b"}'
     assert f"nights: 6 Night({fields_with_all})\n" in shown(is_whole=True)
     assert 'quality?{"fair", ...}, room{"R-0", ...}' in shown(is_whole=False)
+
+
+@pytest.mark.parametrize(("many", "listed"), [(12, 12), (13, 1)])
+def test_a_dozen_categories_are_all_listed(many: int, listed: int) -> None:
+    project = project_with(define("shop", "Sale", {"category": "str"}, collection="sales"))
+    for number in range(2 * many):
+        edit(project, **add("shop", "Sale", f"s{number}", category=f"c{number % many:02}"))
+    domain = project.outline.domains["shop"]
+    records = project.records_of("domains/shop/state.py")["sales"].values()
+
+    described = describe_texts([(records, True)], domain)["Sale", "category"]
+
+    assert described.count('"c') == listed
 
 
 def test_manifest_is_valid_python_whatever_it_names() -> None:
