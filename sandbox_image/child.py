@@ -11,8 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Container
 from contextlib import suppress
-from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .errors import describe
 from .processes import PR_SET_PDEATHSIG, prctl
@@ -35,8 +34,7 @@ STDOUT = io.TextIOWrapper(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits that the host sent with a request."""
 
     wall_seconds: float
@@ -52,7 +50,7 @@ class Limits:
     @classmethod
     def parse(cls, values: object) -> "Limits":
         """Read limits from a request; raise ValueError unless all are present and positive."""
-        names = {one.name: one.type for one in fields(cls)}
+        names = cls.__annotations__
         if not isinstance(values, dict) or values.keys() != names.keys():
             raise ValueError(f"the limits must be exactly {', '.join(sorted(names))}")
         for name, value in values.items():
@@ -64,8 +62,7 @@ class Limits:
         return cls(**values)
 
 
-@dataclass(frozen=True)
-class Child:
+class Child(NamedTuple):
     """A forked child that waits for work, and this process's ends of its pipes."""
 
     pid: int

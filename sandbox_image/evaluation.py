@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import CodeType, ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from . import determinism
@@ -92,8 +92,7 @@ QUOTED = 3
 QUOTED_CHARACTERS = 500
 
 
-@dataclasses.dataclass(frozen=True)
-class Instant:
+class Instant(NamedTuple):
     """The time as of which user code is evaluated, in the user's time zone."""
 
     local: datetime.datetime  # with the UTC offset at that time

@@ -11,7 +11,7 @@ import datetime
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from .traced_values import DAY, MINUTE, US, Clock, Steps
@@ -39,8 +39,7 @@ Call = Callable[[Any, Any], Sequence[Alert]]
 Told = tuple[str | None, tuple[tuple[str, str, str], ...], str]
 
 
-@dataclass(frozen=True)
-class Horizon:
+class Horizon(NamedTuple):
     """The start and end of the period to forecast, and the user's time zone."""
 
     start: datetime.datetime
@@ -59,7 +58,7 @@ class Horizon:
         return cls(begin.astimezone(datetime.UTC), last.astimezone(datetime.UTC), time_zone)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Timeline:
     """The changes in a constraint's findings up to `until`, or all future changes if it is None."""
 

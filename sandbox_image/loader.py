@@ -9,10 +9,15 @@ import re
 import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    # Importing the abstract class takes as long as importing forty other modules.
+    Loader = object
 
 _PATH = re.compile(r"(?:\w+/)*\w+\.py")
 _SHARD = re.compile(r"(.+)_[0-9]{4,}")
@@ -25,8 +30,7 @@ class BadRequestError(Exception):
     """The host's request is not valid."""
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A project file, with its compiled code or the error raised when compiling it."""
 
     path: str
@@ -44,7 +48,7 @@ class File:
         return self.path.endswith("__init__.py")
 
 
-class Project(InspectLoader, MetaPathFinder):
+class Project(Loader):
     """A project's files, an importer for them, and the modules loaded from them.
 
     `update` loads the modules for domains and constraints, which stay loaded. Tests are imported
@@ -136,14 +140,18 @@ class Project(InspectLoader, MetaPathFinder):
             spec.origin = file.path
         return spec
 
-    def get_code(self, fullname: str) -> CodeType | None:
-        """Return a module's code (called by the import system)."""
-        file = self._modules[fullname]
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave the creation of the module to the import system (called by it)."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute a module's code (called by the import system)."""
+        file = self._modules[module.__name__]
         if file is None:
-            return compile("", "", "exec")
+            return
         if file.error is not None:
             raise file.error.with_traceback(None)
-        return file.code
+        assert file.code is not None
+        exec(file.code, vars(module))  # nosec B102
 
     def get_source(self, fullname: str) -> None:
         """Return no source, since linecache already has it (called by the import system)."""

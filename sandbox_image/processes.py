@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -25,8 +24,8 @@ SWEEP_SECONDS = 5.0
 
 # The container's own control group counters, as seen from inside: cgroup version 2, then 1.
 OUT_OF_MEMORY_COUNTERS = (
-    Path("/sys/fs/cgroup/memory.events"),
-    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+    "/sys/fs/cgroup/memory.events",
+    "/sys/fs/cgroup/memory/memory.oom_control",
 )
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -69,7 +68,7 @@ def out_of_memory_kills() -> int:
     """
     for counters in OUT_OF_MEMORY_COUNTERS:
         with suppress(OSError):
-            for line in counters.read_text().splitlines():
+            for line in _read(counters).splitlines():
                 name, _, value = line.partition(" ")
                 if name == "oom_kill":
                     return int(value)
@@ -82,7 +81,7 @@ def count_children() -> int | None:
     Returns None if the number can't be determined.
     """
     try:
-        return len(Path("/proc/thread-self/children").read_text().split())
+        return len(_read("/proc/thread-self/children").split())
     except OSError:
         return None
 
@@ -119,12 +118,18 @@ def _children() -> list[int]:
     if os.getpid() == 1:
         return [-1]  # kills every process in this namespace; /proc may show another namespace
     pids = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
+    for name in os.listdir("/proc"):
+        if name.isdigit():
             with suppress(OSError):
                 # The process's name, in parentheses, may contain anything. The second field after
                 # it is the parent's id.
-                fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+                fields = _read(f"/proc/{name}/stat").rpartition(")")[2].split()
                 if int(fields[1]) == os.getpid():
-                    pids.append(int(process.name))
+                    pids.append(int(name))
     return pids
+
+
+def _read(path: str) -> str:
+    # Not with pathlib, whose import takes longer than the imports of all other modules used here.
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()

@@ -24,7 +24,7 @@ from .values import size
 VALUE_BYTES = 128  # maximum memory that one value takes in this process
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Report:
     """The results of a request's items, in order, and their total resource usage."""
 
@@ -69,7 +69,7 @@ class Report:
         }
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Progress:
     """A child's progress with its tasks: its answers so far, or why it must be stopped."""
 

@@ -1,8 +1,7 @@
 """Parse the host's requests into plans: lists of tasks with limits."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .answers import (
     Check,
@@ -20,8 +19,7 @@ from .loader import BadRequestError, Project, selected
 from .supervision import of_one_side
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(NamedTuple):
     """The file changes that a host wants loaded into a project, and the limits on loading them."""
 
     request: dict[str, Any]
@@ -56,8 +54,7 @@ class Files:
         return {"modules": sum(1 for _ in project.in_domains()), "executed": executed}
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The tasks that a request asks for, each with an item name, plus the limits on the tasks.
 
     If `together` is set, the tasks may share a process as long as none of them changes the loaded

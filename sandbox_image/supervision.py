@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 from .child import Child, Limits, Performer, failure, fork, reader, write
@@ -226,7 +225,9 @@ class Supervisor:
 
 
 def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) -> bytes:
-    return protocol.encode_frame({"works": works, "limits": asdict(limits), "rehearsal": rehearsal})
+    return protocol.encode_frame(
+        {"works": works, "limits": limits._asdict(), "rehearsal": rehearsal}
+    )
 
 
 def of_one_side(works: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

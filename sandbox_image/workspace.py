@@ -23,7 +23,7 @@ Find = Callable[[str, str], Iterable[object]]
 Binding = Sequence[Mapping[str, Any]]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Shaped:
     """The arguments for a check, and the original records keyed by the `id()` of their copies.
 

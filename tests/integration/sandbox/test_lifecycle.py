@@ -1,8 +1,10 @@
 """Opening and closing sandboxes: from threads, many times, and when the worker is killed."""
 
 import dataclasses
+import json
 import operator
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +40,10 @@ from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import open_sandbox
 
 ROOT = Path(workers.__file__).parent.parent
+DOCKERFILE = ROOT / "sandbox_image" / "Dockerfile"
+(ENTRYPOINT,) = map(
+    json.loads, re.findall(r"^ENTRYPOINT (.+)$", DOCKERFILE.read_text(), re.MULTILINE)
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -182,7 +188,7 @@ def test_the_runner_speaks_on_its_standard_streams_as_in_its_image() -> None:
                "time_zone": "UTC", "limits": dataclasses.asdict(Limits())}  # fmt: skip
     unknown = {"id": 10, "op": "dance"}
     runner = subprocess.Popen(
-        [sys.executable, "-s", "-S", "-B", "-m", "sandbox_image.runner"],
+        [sys.executable, *ENTRYPOINT[1:]],
         cwd=ROOT,
         env={"PYTHONHASHSEED": "0"},
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Memory that every sandbox takes before it does any work."""
+"""Memory and processor time that every sandbox takes before it does any work."""
 
 import json
 import subprocess
@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 # OpenSSL and the like: they take megabytes in each of many containers.
 DEAR = {"_hashlib", "_ssl", "asyncio", "email", "http", "multiprocessing", "socket"}
+# They add a third to the time that all imports take.
+SLOW = {"importlib.abc", "importlib.resources", "pathlib", "platform", "tempfile", "uuid"}
 
 
 def test_runner_imports_no_large_module_that_is_seldom_needed() -> None:
@@ -22,4 +24,4 @@ def test_runner_imports_no_large_module_that_is_seldom_needed() -> None:
     modules = set(json.loads(told))
 
     assert "sandbox_image.forecasting" in modules
-    assert DEAR & modules == set()
+    assert (DEAR | SLOW) & modules == set()
