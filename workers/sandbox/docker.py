@@ -330,6 +330,9 @@ def _engine() -> docker.DockerClient:
     client = getattr(_thread, "client", None)
     if client is None:
         client = _thread.client = docker.from_env(timeout=ENGINE_SECONDS)
+        # Behind a Unix socket there is no HTTP proxy: looking for one in the environment took a
+        # third of the time that a request takes here.
+        client.api.trust_env = not client.api.base_url.startswith("http+docker:")
     assert isinstance(client, docker.DockerClient)
     return client
 

@@ -433,6 +433,12 @@ def test_an_engine_that_hangs_is_given_up() -> None:
     assert_unavailable("the Docker engine does not answer")
 
 
+def test_no_proxy_is_looked_for_in_front_of_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    docker.reap()  # by now this thread has its client
+    monkeypatch.setattr("requests.sessions.get_environ_proxies", Mock(side_effect=AssertionError))
+    docker.reap()
+
+
 @pytest.mark.usefixtures("forgetful")
 @override_settings(UAC_SANDBOX_IMAGE="uac-no-such-image:1")
 def test_an_image_that_is_missing_is_named_with_the_command_that_makes_it() -> None:
