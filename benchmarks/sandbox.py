@@ -11,7 +11,8 @@ one run on one machine, so that their times can be compared:
 - `refill`: `fresh, bytecode` at two arrivals per second, while the pool refills itself
 - `query`: a query over HTTP and Celery to a resident project, until the answer arrives
 - evaluations per second by several threads, each on its own resident project, and containers per
-  second that two threads create, start, confine and remove
+  second that two threads create, start, confine and remove, and what each costs: the time that the
+  machine's processors are busy, which only means something if nobody else uses the machine
 """
 
 import datetime
@@ -29,6 +30,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+import psutil
 
 from benchmarks.harness import (
     Row,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 ARRIVALS_A_SECOND = 2.0
 CONCURRENCY = (1, 2, 4, 8)
 IDLE = 8
+CONTAINERS = 100  # whose cost is measured
 SETTLE_SECONDS = 0.1  # time allowed for background work
 NOW = "2026-03-01T12:00:00+00:00"
 ZONE = "Europe/Berlin"
@@ -168,6 +172,7 @@ def measure(
     figures["containers_a_second"] = throughput(
         2, throughput_seconds, lambda user: docker.start().close()
     )
+    figures["core_seconds_a_container"] = container_cost(lambda: docker.start())
     return times, figures | {"idle_mib": idle_mib, "answer_bytes": answer_bytes}
 
 
@@ -354,6 +359,22 @@ def idle_memory(start: Callable[[], Any]) -> float:
     for sandbox in sandboxes:
         sandbox.close()
     return round((before - after) / IDLE / 1024, 1)
+
+
+def container_cost(start: Callable[[], Any]) -> float:
+    """Return for how many seconds one core is busy per container, from creation to removal."""
+    with ThreadPoolExecutor(2) as executor:
+        before = busy_seconds()
+        for _ in executor.map(lambda number: start().close(), range(CONTAINERS)):
+            pass
+        time.sleep(1)  # the kernel and the engine clean up after the last ones
+        return round((busy_seconds() - before) / CONTAINERS, 3)
+
+
+def busy_seconds() -> float:
+    """Return for how long this machine's cores have been busy since it started."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - times.iowait - times.steal - times.guest)
 
 
 def available() -> int:
