@@ -3,7 +3,8 @@
 For each language, a row says how many of the sentences in `tests/unit/language/sentences.py` ground
 their true fact and refuse their false one, and how many of the questions about the invented people
 of `tests/paraphrases.txt` find, among the first five, the entry that answers them without a word in
-common: in the same language, and where the question is in English or the entry is.
+common: in the same language, and where the question is in English or the entry is; and of the
+people who are kept back, by whom nothing was tuned, `…_kept_back`.
 
 Then two users of one server have 2,000 messages each: those people's, repeated with a number in
 each. The first speaks English, the second the other languages. For each, the times of searches over
@@ -113,7 +114,8 @@ def rows_of(most: int | None) -> Iterator[Row]:
     """Yield what is understood of each language."""
     from tests.unit.language.sentences import LANGUAGES, is_refused, sentences
 
-    own, across = answers_found(most)
+    own, across = answers_found(most, kept_back=False)
+    own_kept, across_kept = answers_found(most, kept_back=True)
     for language in list(LANGUAGES)[:most]:
         table = list(sentences(language))
         yield {
@@ -125,11 +127,15 @@ def rows_of(most: int | None) -> Iterator[Row]:
             "found": percent(own[language]),
             "questions_across": across[language].total() or None,
             "found_across": percent(across[language]),
+            "questions_kept_back": own_kept[language].total() or None,
+            "found_kept_back": percent(own_kept[language]),
+            "questions_across_kept_back": across_kept[language].total() or None,
+            "found_across_kept_back": percent(across_kept[language]),
         }
 
 
 def answers_found(
-    most: int | None,
+    most: int | None, *, kept_back: bool
 ) -> tuple[defaultdict[str, Counter[bool]], defaultdict[str, Counter[bool]]]:
     """Count the questions that find their answer, in each language and across languages."""
     from memory.recall.search.embeddings.multilingual import MultilingualEmbedder
@@ -137,7 +143,7 @@ def answers_found(
     from tests.paraphrases import TEXT, find_answers, read_people
 
     own, across = defaultdict[str, Counter[bool]](Counter), defaultdict[str, Counter[bool]](Counter)
-    people = {one.name: one for one in read_people(TEXT.read_text())}
+    people = {one.name: one for one in read_people(TEXT.read_text(), kept_back=kept_back)}
     static, multilingual = load_wordllama(), MultilingualEmbedder()
     for person in list(people.values())[:most]:
         model = static if person.original is None else multilingual

@@ -1,8 +1,9 @@
 """Questions about invented people in thirteen languages, and the entries that answer them.
 
 `paraphrases.txt` contains records and messages of invented people, and a question about each of
-these entries, which should share no word with its answer. Ten of them speak English. Each of the
-others speaks another language, and has the entries and questions of one of those, translated.
+these entries, which should share no word with its answer. Some speak English. Each of the others
+speaks another language, and has the entries and questions of one of those, translated. The people
+who are kept back check a search that was tuned by the rest.
 """
 
 import datetime
@@ -26,7 +27,9 @@ NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
 # A question finds its entry if that is among so many of the best.
 FIRST = 5
-_TITLE = re.compile(r"(?P<name>[^(]+?)(?: \((?P<language>\w+), as (?P<original>.+)\))?")
+_TITLE = re.compile(
+    r"(?P<name>[^(]+?)(?: \((?P<language>\w+), as (?P<original>.+)\))?(?P<kept>, kept back)?"
+)
 _RECORD = re.compile(r"(?P<domain>\w+) (?P<type>\w+) (?P<fields>.+)")
 
 
@@ -44,8 +47,11 @@ class Person:
     original: str | None = None
 
 
-def read_people(text: str) -> list[Person]:
-    """Parse the people, their entries (each dated to a day of its own) and their questions."""
+def read_people(text: str, *, kept_back: bool = False) -> list[Person]:
+    """Parse the people, their entries (each dated to a day of its own) and their questions.
+
+    They are those who are kept back, or the others.
+    """
     people = []
     for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
         title, *lines = part.strip().splitlines()
@@ -55,7 +61,8 @@ def read_people(text: str) -> list[Person]:
         entries = list(_entries(told[::2]))
         questions = [line.removeprefix("? ") for line in told[1::2]]
         language = match["language"] or "en"
-        people.append(Person(match["name"], entries, questions, language, match["original"]))
+        if kept_back == (match["kept"] is not None):
+            people.append(Person(match["name"], entries, questions, language, match["original"]))
     return people
 
 
