@@ -63,5 +63,25 @@ def test_answers_in_another_language_than_the_question_are_among_the_first_five(
     assert share(sum(of_language.values(), Counter())) >= 0.9
 
 
+def test_questions_that_were_kept_back_find_their_answers(model: MultilingualEmbedder) -> None:
+    people = {one.name: one for one in read_people(TEXT.read_text(), kept_back=True)}
+    own, across = defaultdict[str, Counter[bool]](Counter), defaultdict[str, Counter[bool]](Counter)
+    static = load_wordllama()
+    for person in people.values():
+        if person.original is None:
+            own["en"].update(find_answers(person, person.questions, static))
+            continue
+        english = people[person.original]
+        own["others"].update(find_answers(person, person.questions, model))
+        across[person.language].update(find_answers(person, english.questions, model))
+        across[person.language].update(find_answers(english, person.questions, model))
+
+    assert (own["en"].total(), own["others"].total()) == (72, 12 * 24)
+    assert share(own["en"]) >= 0.88
+    assert share(own["others"]) >= 0.85
+    assert len(across) == 12
+    assert {language: share(one) for language, one in across.items() if share(one) < 0.85} == {}
+
+
 def share(of: Counter[bool]) -> float:
     return of[True] / of.total()
