@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 ARRIVALS_A_SECOND = 2.0
 CONCURRENCY = (1, 2, 4, 8)
 IDLE = 8
-CONTAINERS = 100  # whose cost is measured
 SETTLE_SECONDS = 0.1  # time allowed for background work
 NOW = "2026-03-01T12:00:00+00:00"
 ZONE = "Europe/Berlin"
@@ -102,9 +101,10 @@ def main() -> None:
         arrivals=(50, 2),
         seconds=(4.0, 0.3),  # duration of each measurement of throughput
         queries=(60, 3),
+        containers=(100, 2),  # whose cost is measured
     ).parse_args()
     with embedded_server():
-        times, figures = measure(asked.rounds, asked.arrivals, asked.seconds)
+        times, figures = measure(asked.rounds, asked.arrivals, asked.seconds, asked.containers)
     figures |= whole_path(asked.queries)
     rows: list[Row] = [
         {
@@ -131,7 +131,7 @@ def main() -> None:
 
 
 def measure(
-    rounds: int, arrivals: int, throughput_seconds: float
+    rounds: int, arrivals: int, throughput_seconds: float, containers: int
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Measure everything but the queries; return each variant's seconds, and the other figures."""
     from benchmarks.llm_sandbox_peer import peer
@@ -172,7 +172,7 @@ def measure(
     figures["containers_a_second"] = throughput(
         2, throughput_seconds, lambda user: docker.start().close()
     )
-    figures["core_seconds_a_container"] = container_cost(lambda: docker.start())
+    figures["core_seconds_a_container"] = container_cost(containers, lambda: docker.start())
     return times, figures | {"idle_mib": idle_mib, "answer_bytes": answer_bytes}
 
 
@@ -361,14 +361,14 @@ def idle_memory(start: Callable[[], Any]) -> float:
     return round((before - after) / IDLE / 1024, 1)
 
 
-def container_cost(start: Callable[[], Any]) -> float:
+def container_cost(containers: int, start: Callable[[], Any]) -> float:
     """Return for how many seconds one core is busy per container, from creation to removal."""
     with ThreadPoolExecutor(2) as executor:
         before = busy_seconds()
-        for _ in executor.map(lambda number: start().close(), range(CONTAINERS)):
+        for _ in executor.map(lambda number: start().close(), range(containers)):
             pass
         time.sleep(1)  # the kernel and the engine clean up after the last ones
-        return round((busy_seconds() - before) / CONTAINERS, 3)
+        return round((busy_seconds() - before) / containers, 3)
 
 
 def busy_seconds() -> float:
