@@ -115,6 +115,7 @@ def ask(
         "action": action,
         "chosen": [str(row.pk) for row in rows],
         "from_page": _is_from_page(request, rows),
+        "kept": request.POST.getlist("shown"),
         "note": note_of(request),
         "max_reason": MAX_REASON,
         "back_url": back_url(request, rows),

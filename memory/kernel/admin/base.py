@@ -497,9 +497,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             if related := self.get_list_select_related(request):
                 queryset = queryset.select_related(*related)
         from_page = request.POST.get("from_page", "")
-        if from_page:
-            keys = request.POST.getlist("shown")
-        else:
+        # A page whose rows have been kept once says which they are: an undo keeps them, too.
+        keys = request.POST.getlist("shown")
+        if not (keys or from_page):
             keys = [str(row.pk) for row in self.get_changelist_instance(request).result_list]
         response = super().response_action(request, queryset, *args, **kwargs)
         # If the action itself redirects to another page, keep that redirect.

@@ -1,8 +1,10 @@
 """Lists that keep their rows in place right after an action."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.admin.views.main import ChangeList
+from django.db.models import Model
 from django.http import HttpRequest
 
 from memory.kernel.admin.filters import with_whole_days
@@ -31,7 +33,8 @@ class SteadyChangeList(ChangeList):
     to click. The next time the list is loaded, it is sorted and filtered as usual.
     """
 
-    is_kept = False
+    # The rows in their places, where these are not those of the usual order.
+    kept: Sequence[Model] = ()
 
     def get_filters(self, request: HttpRequest) -> Any:
         given = self.filter_params
@@ -48,6 +51,5 @@ class SteadyChangeList(ChangeList):
         rows = self.apply_select_related(self.root_queryset.filter(pk__in=keys))
         by_key = {str(row.pk): row for row in rows}
         steady = [by_key[key] for key in keys if key in by_key]
-        self.is_kept = [row.pk for row in steady] != [row.pk for row in self.result_list]
-        if self.is_kept:
-            self.result_list = steady
+        if [row.pk for row in steady] != [row.pk for row in self.result_list]:
+            self.result_list = self.kept = steady

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import lxml.html
 import pytest
 from django.test import Client
 
@@ -14,6 +15,23 @@ pytestmark = pytest.mark.django_db
 
 def listed(response: Any) -> list[Alert]:
     return list(response.context["cl"].result_list)
+
+
+def press(client: Client, page: Any, name: str, **chosen: str) -> Any:
+    """Press a page's first button of this name, with what the browser sends of its form."""
+    buttons = lxml.html.document_fromstring(page.content).iter("button")
+    button = next(
+        one
+        for one in buttons
+        if name in (one.text_content().strip(), one.get("title"), one.get("aria-label"))
+    )
+    form = next(button.iterancestors("form"))
+    fields: dict[str, list[str]] = {name: [value] for name, value in chosen.items()}
+    for key, value in [*form.form_values(), (button.get("name"), button.get("value"))]:
+        if key and key not in chosen:
+            fields.setdefault(key, []).append(value or "")
+    at = button.get("formaction") or form.get("action") or page.request["PATH_INFO"]
+    return client.post(at, fields, follow=True)
 
 
 @pytest.mark.parametrize("query", ["", "?state__exact=open", "?o=3"], ids=["all", "open", "sorted"])
@@ -36,6 +54,42 @@ def test_after_an_action_no_row_of_the_list_has_moved(
     again = admin_client.get(address)
     assert before[0] not in listed(again)[:2]
     assert "These are the same rows as before the action" not in shown(again)
+
+
+@pytest.mark.parametrize("further", ["undo", "snooze_for_a_day", "resolve"])
+def test_after_a_further_action_no_row_has_moved_either(
+    admin_client: Client, populate: Populate, further: str
+) -> None:
+    for name in ("ada", "bob", "cyd"):
+        populate(user_id=name)
+    address = list_url(Alert)
+    before = listed(admin_client.get(address))
+
+    chosen = {"action": "acknowledge", "_selected_action": str(before[0].pk)}
+    page = admin_client.post(address, chosen, follow=True)
+    if further == "undo":
+        page = press(admin_client, page, "Undo")
+    else:
+        row = {"action": further, "_selected_action": str(before[1].pk)}
+        page = press(admin_client, page, "Run the selected action", **row)
+    if further == "resolve":
+        page = press(admin_client, page, "Resolve")
+
+    assert len(messages_of(page)) == 1
+    assert listed(page) == before
+
+
+def test_undo_on_the_front_page_moves_no_alert(admin_client: Client, populate: Populate) -> None:
+    for name in ("ada", "bob", "cyd"):
+        populate(user_id=name)
+    before = [one["key"] for one in admin_client.get("/admin/").context["home"]["worst"]]
+
+    page = press(admin_client, admin_client.get("/admin/"), "Acknowledge")
+    assert Alert.objects.get(pk=before[0]).state == AlertState.ACKNOWLEDGED
+    page = press(admin_client, page, "Undo")
+
+    assert Alert.objects.get(pk=before[0]).state == AlertState.OPEN
+    assert [one["key"] for one in page.context["home"]["worst"]] == before
 
 
 def test_browser_restores_no_ticked_boxes(admin_client: Client, rows: Rows) -> None:
