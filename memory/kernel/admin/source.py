@@ -17,6 +17,7 @@ from html import escape
 from django.utils.safestring import SafeString
 
 from memory.kernel.texts import parse_valid, visible
+from sandbox_image.uac.alerts import Severity
 
 # Maximum number of characters and of lines shown; the rest of a longer text is cut off.
 MAX_SOURCE = 400_000
@@ -43,6 +44,7 @@ _LEFT_OUT = "⋮"
 _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_"))
 _NUMBER = re.compile(r"\d+")
+_SEVERITIES = frozenset(Severity)
 # The CSS class of each kind of token.
 _CLASSES = {
     "comment": "c",
@@ -138,13 +140,14 @@ def cited(text: str) -> set[int]:
 def matching_statements(text: str, severity: str, message: str) -> list[range]:
     """Return the lines of the statements that create alerts with this severity and message.
 
-    These are calls such as `critical(f"…")` whose constant parts occur in the message in order. The
+    These are calls such as `critical(f"…")` whose constant parts occur in the message in order.
+    Without any, they are calls with `evidence` that may have any severity, such as `raised(…)`. The
     list is empty if the text is not valid Python or creates its alerts some other way.
     """
     module = parse_valid(text[:MAX_SOURCE])
     if module is None:
         return []
-    spans = set()
+    spans: dict[bool, set[tuple[int, int]]] = {True: set(), False: set()}
     left: list[tuple[ast.AST, ast.stmt | None]] = [(module, None)]
     while left:
         node, statement = left.pop()
@@ -152,12 +155,16 @@ def matching_statements(text: str, severity: str, message: str) -> list[range]:
             # In a compound statement, such as a loop, only the lines of the call are returned.
             statement = None if hasattr(node, "body") or hasattr(node, "cases") else node
         match node:
-            case ast.Call(func=ast.Name(id=name), args=[words, *_]) if name == severity:
-                if _may_say(words, message):
+            case ast.Call(func=ast.Name(id=name), args=[words, *_], keywords=named):
+                has_severity = name == severity
+                cites = any(one.arg == "evidence" for one in named)
+                if (has_severity or (cites and name not in _SEVERITIES)) and _may_say(
+                    words, message
+                ):
                     target = statement or node
-                    spans.add((target.lineno, target.end_lineno or target.lineno))
+                    spans[has_severity].add((target.lineno, target.end_lineno or target.lineno))
         left += ((child, statement) for child in ast.iter_child_nodes(node))
-    return [range(first, last + 1) for first, last in sorted(spans)]
+    return [range(first, last + 1) for first, last in sorted(spans[True] or spans[False])]
 
 
 def _may_say(words: ast.expr, message: str) -> bool:

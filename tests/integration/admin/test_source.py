@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from memory.alerts.models.alerts import Alert, AlertKind
+from memory.constraints import constraint_library
 from memory.kernel.admin import source
 from memory.versions.models.checkpoints import Blob
 from memory.versions.models.runs import Run
@@ -102,6 +103,25 @@ def test_the_statement_is_found_that_says_what_an_alert_says(
     found = source.matching_statements(CHECK, severity, message)
 
     assert [list(place) for place in found] == lines
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "message"),
+    [
+        ("drug_allergy", "warning", "Amoxicillin conflicts with the allergy to penicillin: mild"),
+        ("deadline_window", "info", "Renew the consent form is due on 2026-12-20"),
+        ("double_booking", "critical", "Cardiology overlaps Physiotherapy"),
+    ],
+)
+def test_a_statement_that_chooses_its_severity_is_found(
+    name: str, severity: str, message: str
+) -> None:
+    text = constraint_library.read(name).source
+
+    [place] = source.matching_statements(text, severity, message)
+
+    assert text.splitlines()[place[0] - 1].strip().startswith("yield raised(")
+    assert source.matching_statements(text.replace("raised(", "critical("), "info", message) == []
 
 
 def test_no_line_is_found_in_what_is_no_python() -> None:
