@@ -38,6 +38,7 @@ from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.staff import audit
 from memory.kernel.staff.access import seen_by
 from memory.kernel.staff.models import AuditKind
+from memory.kernel.users import unpaused
 from memory.kernel.work import hosts, stuck
 from memory.kernel.work.kinds import KINDS
 from memory.llm.admin import money
@@ -53,6 +54,8 @@ SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severit
 ENDING_TONES = ("good", "plain", "caution", "note", "strong", "bad")
 # Maximum number of open alerts shown.
 MAX_WORST = 5
+# Maximum number of pauses, and of paused constraints, whose users are named.
+MAX_PAUSED = 3
 # The coordinates of a chart: the height of the highest bar, and the distance between bars.
 HEIGHT, STEP = 100, 10
 STEP_FORMATS = {"hour": "%H:%M", "day": "%b %d"}
@@ -188,6 +191,7 @@ def _alarms(request: HttpRequest) -> Sequence[Mapping[str, Any]]:
         {
             "name": alarm.name,
             "link": link(alarm),
+            "brief": link(alarm, f"alarm since {alarm.raised_at:%Y-%m-%d %H:%M} UTC"),
             "detail": inline(alarm.detail),
             "since": alarm.raised_at,
         }
@@ -217,7 +221,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
     # A model that fails for users is said once, with these users and the alarms about it.
     of_model = [one for one in raised if hindered.get("failing") and _is_of_model(one["name"])]
     server = [one for one in raised if one not in of_model]
-    failing = list(_failing(request, hindered, [one["link"] for one in of_model]))
+    failing = list(_failing(request, hindered, [one["brief"] for one in of_model]))
     is_bad = raised or failing or open_[Severity.CRITICAL]
     sees_all = may_see(request, Alert) and may_see(request, Alarm) and may_see(request, Lane)
     worst = _worst_of(request) if counts else []
@@ -233,7 +237,7 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
         "problems": len(raised),
         "dispatched": _dispatched(request, now),
         "failing": failing,
-        "paused": _paused(hindered),
+        "paused": list(_paused(request, hindered)),
         "open": [
             (severity, counted(number, f"{severity} alert"))
             for severity, number in reversed(open_.items())
@@ -277,10 +281,11 @@ def _worst(alert: Alert) -> Mapping[str, Any]:
 
 def _hindered(request: HttpRequest) -> Mapping[str, int]:
     """Count the lanes whose model keeps failing, the pauses, and the endpoints that fail."""
+    failing = rows_for(request, Lane).filter(name=LaneName.STRUCTURE, due_at__isnull=False)
+    failing = failing.exclude(last_error="")
     rows = {
-        "failing": rows_for(request, Lane)
-        .filter(name=LaneName.STRUCTURE, due_at__isnull=False)
-        .exclude(last_error=""),
+        "failing": failing,
+        "failing and paused": failing.exclude(unpaused()),
         "pause": rows_for(request, Pause).filter(resumed_at=None),
         "paused constraint": rows_for(request, PausedConstraint).filter(resumed_at=None),
         "endpoint": rows_for(request, WebhookEndpoint)
@@ -309,9 +314,10 @@ def _failing(
             Lane, counted(number, "user"), name__exact=LaneName.STRUCTURE, failing="yes"
         )
         yield format_html(
-            "The language model fails for {}: what they say is not understood until it succeeds."
+            "The language model fails for {}{}: what they say is not understood until it succeeds."
             " {}",
             users,
+            f" ({paused:,} of them paused)" if (paused := counts.get("failing and paused")) else "",
             format_html_join(", ", "{}", ((one,) for one in of_model)),
         )
     failing = rows_for(request, WebhookEndpoint).filter(enabled=True).exclude(failing_since=None)
@@ -326,13 +332,22 @@ def _failing(
         )
 
 
-def _paused(counts: Mapping[str, int]) -> Sequence[SafeString]:
-    """Link to the pauses and the paused constraints, of which no alert can come."""
-    return [
-        link_to_list(model, counted(number, noun), resumed="no")
-        for model, noun in ((Pause, "pause"), (PausedConstraint, "paused constraint"))
-        if (number := counts.get(noun))
-    ]
+def _paused(request: HttpRequest, counts: Mapping[str, int]) -> Iterator[SafeString]:
+    """Link to the pauses and the paused constraints, of which no alert can come, and to whose."""
+    for model, noun in ((Pause, "pause"), (PausedConstraint, "paused constraint")):
+        if number := counts.get(noun):
+            rows = rows_for(request, model).filter(resumed_at=None)
+            rows = rows.select_related("user__workspace").order_by("-paused_at")[:MAX_PAUSED]
+            whose = [link(row.user or row.workspace) for row in rows]
+            shown = model._default_manager.filter(pk__in=[row.pk for row in rows])
+            audit.note(request.user, AuditKind.VIEW, audit.subject_of(shown), "front page")
+            more = f" and {number - MAX_PAUSED:,} more" if number > MAX_PAUSED else ""
+            yield format_html(
+                "{} ({}{})",
+                link_to_list(model, counted(number, noun), resumed="no"),
+                format_html_join(", ", "{}", ((one,) for one in whose)),
+                more,
+            )
 
 
 def _live(counts: Mapping[tuple[str, str], int]) -> Mapping[str, Any]:

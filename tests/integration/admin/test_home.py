@@ -421,11 +421,13 @@ def test_alert_content_is_masked_or_audited(
     Alarm.objects.all().delete()
 
     assert "a secret of hers" in shown(admin_client.get("/admin/"))
-    seen = StaffAudit.objects.get(what="front page")
+    person = MemoryUser.objects.get(user_id="carol").public_id
+    assert StaffAudit.objects.filter(what="front page", person=person, model="pausedconstraint")
+    seen = StaffAudit.objects.get(what="front page", model="alert")
     assert (seen.kind, seen.model, seen.person) == (
         "view",
         "alert",
-        MemoryUser.objects.get(user_id="carol").public_id,
+        person,
     )
     words = shown(staff("view_alert", "view_memoryuser").get("/admin/"))
     assert "a secret of hers" not in words
@@ -573,6 +575,19 @@ def test_a_model_that_fails_shows_from_the_first_failure(
     assert "Language model failed: (hidden)" in shown(hidden)
 
 
+def test_a_paused_user_of_a_failing_model_is_told_apart(
+    admin_client: Client, populate: Populate
+) -> None:
+    users = [populate(user_id=name)[MemoryUser] for name in ("ada", "bob", "cyd")]
+    lanes = Lane.objects.filter(user__in=users, name=LaneName.STRUCTURE)
+    lanes.update(due_at=timezone.now(), attempts=9, last_error="The key was refused.")
+    pauses.pause(users[0], by="staff:eve", reason="on holiday")
+
+    page = shown(admin_client.get("/admin/"))
+
+    assert "The language model fails for 3 users (1 of them paused): what they say" in page
+
+
 def test_a_model_that_fails_is_one_line_with_its_alarms(admin_client: Client, rows: Rows) -> None:
     lane = Lane.objects.filter(user=rows[MemoryUser], name=LaneName.STRUCTURE)
     lane.update(due_at=timezone.now(), attempts=9, last_error="The key was refused.")
@@ -593,6 +608,7 @@ def test_pauses_are_counted_and_linked(admin_client: Client, rows: Rows) -> None
     pauses.pause(user, by="staff:eve", reason="on holiday")
 
     links = " ".join(home(admin_client)["paused"])
+    assert page_url(user) in links
     assert "1 pause" in links
     assert "1 paused constraint" in links
     assert "resumed=no" in links
