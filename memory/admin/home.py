@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from django.db import models
-from django.db.models import Count, Value
+from django.db.models import Count, QuerySet, Value
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -336,7 +336,7 @@ def _paused(request: HttpRequest, counts: Mapping[str, int]) -> Iterator[SafeStr
     """Link to the pauses and the paused constraints, of which no alert can come, and to whose."""
     for model, noun in ((Pause, "pause"), (PausedConstraint, "paused constraint")):
         if number := counts.get(noun):
-            rows = rows_for(request, model).filter(resumed_at=None)
+            rows: QuerySet[Any] = rows_for(request, model).filter(resumed_at=None)
             rows = rows.select_related("user__workspace").order_by("-paused_at")[:MAX_PAUSED]
             whose = [link(row.user or row.workspace) for row in rows]
             shown = model._default_manager.filter(pk__in=[row.pk for row in rows])

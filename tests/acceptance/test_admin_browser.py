@@ -675,6 +675,31 @@ def delay(route: Route) -> None:
     route.continue_()
 
 
+@pytest.mark.parametrize(("width", "height", "most"), [(1440, 900, 240), (390, 844, 380)])
+def test_the_inbox_begins_with_alerts(page: Page, width: int, height: int, most: int) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto("/admin/memory/alert/")
+
+    first = page.locator("#result_list tbody tr").first.bounding_box()
+    assert first is not None
+    assert first["y"] <= most
+    assert is_on_screen(page.get_by_role("button", name="Go", exact=True))
+    if width >= 1200:
+        page.locator("#action-toggle").check()
+        expect(page.locator("#result_list tbody input:checked")).not_to_have_count(0)
+
+
+def test_one_button_of_an_alert_stands_out(page: Page) -> None:
+    page.goto("/admin/memory/alert/")
+    open_alert(page)
+
+    tools = page.locator(".object-tools > li")
+    buttons = tools.locator("> form > .button:enabled").or_(tools.locator("summary:not(.idle)"))
+    grounds = [colour(one) for one in buttons.all()]
+    assert len(grounds) >= 4
+    assert sum(ground != "rgba(0, 0, 0, 0)" for ground in grounds) <= 1
+
+
 def test_keys_wait_for_the_alert_and_escape_closes_a_menu(page: Page, loaded: Person) -> None:
     page.set_viewport_size({"width": 1600, "height": 900})
     page.goto("/admin/memory/alert/")
@@ -744,9 +769,11 @@ def test_alerts_are_sorted_out_by_keys_beside_the_list(page: Page, loaded: Perso
     if chosen.get_by_role("button", name="Reopen").is_enabled():
         chosen.get_by_role("button", name="Reopen").click()
         expect(row.locator(".field-standing")).to_have_text(re.compile("open"))
+    expect(row.locator(".field-about")).to_have_text(re.compile("escalates in"))
     page.keyboard.press("a")
 
     expect(row.locator(".field-standing")).to_have_text(re.compile("acknowledged"))
+    expect(row.locator(".field-about")).not_to_have_text(re.compile("escalates in"))
     assert [alert["message"] for alert in loaded.alerts("acknowledged")] == [MESSAGE]
     page.keyboard.press("n")
     page.keyboard.type("called the doctor")
