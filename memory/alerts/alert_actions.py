@@ -91,7 +91,8 @@ def reopen(alert: Alert, *, actor: str, note: str = "", is_undo: bool = False) -
         if row.state == AlertState.RESOLVED and not row.holds_back:
             raise AlertNotOpen("this alert is resolved, and its finding no longer exists")
         for one in lock_duplicates(row):
-            reopen_alert(one, step, is_undo=is_undo, reason="manually", note=note)
+            reason = "undone" if is_undo else "manually"
+            reopen_alert(one, step, is_undo=is_undo, reason=reason, note=note)
     return row
 
 

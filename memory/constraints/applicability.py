@@ -3,7 +3,7 @@
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
@@ -181,6 +181,15 @@ def read_live(constraints: Iterable[WorkspaceConstraint]) -> dict[str, Workspace
         "source", "source_hash", "bytecode", "image_digest"
     )
     return {paths[version.pk]: version for version in versions}
+
+
+def describe_constraints(workspaces: Collection[int]) -> dict[tuple[int, str], str]:
+    """Return the descriptions of these workspaces' constraints, by workspace and path."""
+    rows = WorkspaceConstraint.objects.filter(workspace__in=workspaces).exclude(description="")
+    return {
+        (one.workspace_id, one.path): one.description
+        for one in rows.only("workspace", "name", "description")
+    }
 
 
 def version_of(alert: Alert) -> WorkspaceConstraintVersion | None:

@@ -16,6 +16,7 @@ from django.db.models import (
     ExpressionWrapper,
     F,
     Max,
+    Min,
     OuterRef,
     QuerySet,
     Subquery,
@@ -31,7 +32,13 @@ from django.views.decorators.http import require_GET
 from memory.alerts import alert_actions, feedback
 from memory.alerts.admin.alert_events import AlertEventInline
 from memory.alerts.admin.evidence import show_constraint, show_records
-from memory.alerts.admin.links import link_to_alert, show_escalation
+from memory.alerts.admin.links import (
+    describe_constraints,
+    describe_rules,
+    headline_of,
+    link_to_alert,
+    show_escalation,
+)
 from memory.alerts.feedback import Precision, describe_precision
 from memory.alerts.models.alerts import (
     BY_SEVERITY,
@@ -139,11 +146,16 @@ def _group_by_constraint(changes: ChangeList) -> Iterator[Mapping[str, Any]]:
     live = changes.queryset.filter(state__in=LIVE_STATES)[:MAX_GROUPED]
     # The list's annotations would be computed for each row.
     rows = Alert.objects.filter(pk__in=list(live.values_list("pk", flat=True))).values("constraint")
-    counted_rows = rows.annotate(alerts=Count("pk"), users=Count("user", distinct=True))
-    for row in counted_rows.order_by("-alerts", "constraint")[:MAX_GROUPS]:
+    counted_rows = rows.annotate(
+        alerts=Count("pk"), users=Count("user", distinct=True), workspace=Min("user__workspace")
+    )
+    groups = list(counted_rows.order_by("-alerts", "constraint")[:MAX_GROUPS])
+    described = describe_constraints({row["workspace"] for row in groups})
+    for row in groups:
         path = row["constraint"]
         yield {
-            "name": rule_of(path),
+            "name": described.get((row["workspace"], path)) or rule_of(path),
+            "rule": rule_of(path),
             "alerts": row["alerts"],
             "users": counted(row["users"], "user"),
             "url": changes.get_query_string({"constraint__exact": path}, ["p"]),
@@ -239,6 +251,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             context["groups"] = [] if hidden else list(_group_by_constraint(context["cl"]))
         return response
 
+    def context_of(self, request: HttpRequest, row: Alert) -> dict[str, Any]:
+        """Return what the alert's row in the list shows now, too."""
+        cells = {"standing": self.standing(row), "about": self.about(row)}
+        return {**super().context_of(request, row), "row": cells}
+
     def actions_for(self, row: Alert) -> Collection[str]:
         """Offer what the state allows; if the alert is resolved for good, only feedback."""
         owner = "release" if row.assigned_to else "take"
@@ -265,10 +282,13 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             rule.append("verdicts")
         times = ["open_since", "changed_at", "resolved_at", "snoozed_until", "escalated_at"]
         known_times = [name for name in times if getattr(obj, name, None)]
-        is_about_pause = obj is not None and obj.kind == AlertKind.CONSTRAINT_PAUSED
+        kind = obj.kind if obj else AlertKind.FINDING
+        about_rule = ["detail", *(["pause"] if kind == AlertKind.CONSTRAINT_PAUSED else [])]
         return [
             section(None, tuple(facts), facts=True),
-            section("Pause", "pause") if is_about_pause else section("Evidence", "evidence_tree"),
+            section("Evidence", "evidence_tree")
+            if kind == AlertKind.FINDING
+            else section(kind.capitalize().replace("_", " "), *about_rule),
             section("Constraint", *rule),
             section(
                 "Times and run",
@@ -283,11 +303,20 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         return " · ".join([severity, masking.name_of(alert.user), *rule])
 
     def subtitle_of(self, alert: Alert) -> str:
-        return super().subtitle_of(alert) if masking.is_hidden() else alert.message
+        if masking.is_hidden():
+            return super().subtitle_of(alert)
+        if alert.kind == AlertKind.FINDING:
+            return alert.message
+        return headline_of(alert, describe_rules(alert.user).get(alert.constraint, ""))
 
     @content_column("message", "message")
     def headline(self, alert: Alert) -> str:
-        return inline(shortened(alert.message, 500))
+        return inline(shortened(headline_of(alert), 500))
+
+    @content_column("message", "message")
+    def detail(self, alert: Alert) -> str:
+        """Show the technical message of an alert about the constraint itself."""
+        return inline(alert.message)
 
     @plain_column("severity", BY_SEVERITY)
     def level(self, alert: Alert) -> str:
@@ -560,7 +589,7 @@ def _ask_about(
         action,
         rows,
         Alert,
-        title=f"{verb}: {counted(len(rows), 'alert')}?",
+        title=f"{verb} {counted(len(rows), 'alert')}?",
         verb=verb,
         shown=lines(format_html("{} for {}", link_to_alert(one), link(one.user)) for one in rows),
         resumes=any(one.kind == AlertKind.CONSTRAINT_PAUSED for one in rows),

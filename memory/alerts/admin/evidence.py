@@ -144,7 +144,7 @@ def _show_fields(fields: Mapping[str, Any], message: str) -> SafeString | str:
         ", ",
         "{} {}",
         (
-            (inline(name), _value(describe_value(value), message))
+            (inline(name.replace("_", " ")), _value(describe_value(value), message))
             for name, value in fields.items()
             if value not in (None, "", [])
         ),

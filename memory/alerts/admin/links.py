@@ -1,15 +1,47 @@
 """Links to alerts, and to the entries that events are about."""
 
+from collections.abc import Mapping
+
 from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
-from memory.kernel.admin.display import badge, duration, lines, shortened
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertKind, AlertState
+from memory.kernel.admin.display import badge, duration, lines, rule_of, shortened
 from memory.kernel.admin.links import MAX_LINKS, link_by_content, link_to_list
+from memory.kernel.hooks import later
+from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryOutcome, Outcome
+from memory.project.paths import constraint_path
+from memory.versions import checkpoints
 from memory.versions.models.checkpoints import RecordLocation
+
+describe_constraints = later("memory.constraints.applicability:describe_constraints")
+# What staff read instead of the technical message of an alert about the constraint itself.
+_HEADLINES = {
+    AlertKind.CONSTRAINT_ERROR: "“{}” could not be checked: it watches nothing until it is"
+    " repaired",
+    AlertKind.CONSTRAINT_PAUSED: "“{}” is paused, since it raised too many alerts: it opens no new"
+    " ones until it is resumed",
+}
+
+
+def headline_of(alert: Alert, rule: str = "") -> str:
+    """Return an alert's message or, if its constraint failed or is paused, what that means."""
+    headline = _HEADLINES.get(AlertKind(alert.kind))
+    rule = (rule or rule_of(alert.constraint)).rstrip(".")
+    return headline.format(rule) if headline else alert.message
+
+
+def describe_rules(user: MemoryUser) -> Mapping[str, str]:
+    """Return in a sentence what each constraint of a user demands, by path."""
+    own = checkpoints.outline(user.head).constraints
+    described = describe_constraints([user.workspace_id])
+    return {
+        **{constraint_path(name): doc for name, doc in own.items() if doc},
+        **{path: text for (_, path), text in described.items()},
+    }
 
 
 def link_to_entries_of(event: AlertEvent) -> SafeString:
@@ -41,7 +73,7 @@ def link_to_alert(alert: Alert) -> SafeString:
         "{} {} {}",
         badge(alert.severity, alert.get_severity_display()),
         badge(state, state.label),
-        link_by_content(alert, shortened(alert.message)),
+        link_by_content(alert, shortened(headline_of(alert))),
     )
 
 

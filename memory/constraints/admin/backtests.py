@@ -261,7 +261,7 @@ def ask_to_approve(
         "approve",
         able,
         WorkspaceConstraintVersion,
-        title=f"Approve: {counted(len(able), 'version')}?",
+        title=f"Approve {counted(len(able), 'version')}?",
         verb="Approve",
         previews=[(version, _preview(version)) for version in able],
         back_url=back_url(request, chosen),

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from memory.alerts.admin.links import describe_rules
 from memory.alerts.models.alerts import Alert
 from memory.constraints import forecasts
 from memory.constraints.models.forecasts import Forecast
@@ -68,19 +69,27 @@ def alerts_among(
     return {one.fingerprint: one.duplicate_of or one for one in newest}
 
 
-def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
-    """Show a forecast event: the alert, the change, the time, and the constraints."""
+def event(
+    one: Mapping[str, Any], alerts: Mapping[str, Alert], rules: Mapping[str, str]
+) -> SafeString:
+    """Show a forecast event: what will be found, the change, the time, and the constraints.
+
+    What will be found is the message of an earlier alert about it or, failing that, what the
+    constraint demands (`rules`, by path) of which records.
+    """
     alert = alerts.get(one["fingerprint"])
-    constraint = format_html_join(
-        ", ", "{}", ((inline(rule_of(cause["constraint"])),) for cause in one["causes"])
-    )
-    records = ", ".join(one["records"])
+    paths = [cause["constraint"] for cause in one["causes"]]
+    constraint = format_html_join(", ", "{}", ((inline(rule_of(path)),) for path in paths))
     if alert is not None and not masking.is_hidden():
         what: SafeString | str = link(alert, shortened(alert.message, 200))
         subject: SafeString | str = constraint
     else:
-        what = constraint
-        subject = inline(shortened(one["error"] or one["key"] or records, 200))
+        records = ", ".join(record.partition(":")[2] for record in one["records"])
+        rule = one["error"] or next((rules[path] for path in paths if path in rules), "")
+        about = inline(shortened(records or one["key"] or "", 200))
+        what = format_html("An alert about {}", about) if records or one["key"] else constraint
+        named = constraint if what is not constraint else ""
+        subject = format_html("{} {}", inline(shortened(rule, 200)), named)
     when = one["day"] or f"{one['at'][:16].replace('T', ' ')} UTC"
     return format_html(
         '{} {} on {} {} <span class="quiet">{}</span>',
@@ -211,7 +220,8 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     @content_column("forecast")
     def events(self, forecast: Forecast) -> SafeString | str:
         events, alerts = forecast.__dict__["_events"]
-        rows = [event(one, alerts) for one in events[:LISTED]]
+        rules = describe_rules(forecast.user)
+        rows = [event(one, alerts, rules) for one in events[:LISTED]]
         more = len(events) - len(rows)
         return lines([*rows, counted(more, "more event")] if more else rows)
 

@@ -78,7 +78,7 @@ def _ask_plainly(
         name,
         chosen,
         model_admin.model,
-        title=f"{label_of(name)}: {number_of_rows}?",
+        title=f"{label_of(name)} {number_of_rows}?",
         verb=label_of(name),
         for_good=name in model_admin.dangerous,
         template="confirm",

@@ -178,7 +178,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def _plural(noun: str) -> str:
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return re.sub("(?<![aeiou])y$", "ie", noun) + "s"
 
 
 def record_name(class_name: str, key: str) -> SafeString:

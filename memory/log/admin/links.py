@@ -64,8 +64,8 @@ def show_entries(
 ) -> Mapping[int, SafeString]:
     """Return these entries from the user's log as markup, keyed by entry number.
 
-    Facts follow the messages that they were derived from; messages are quoted. Of a typed record,
-    only the time is shown if the page `shows_records`.
+    Facts follow the messages that they were derived from; a message is quoted once. Of a typed
+    record, only the time is shown if the page `shows_records`.
     """
     entries: dict[int, LogEntry] = {}
     wanted = chosen = set(seqs)
@@ -74,6 +74,7 @@ def show_entries(
         entries |= {entry.seq: entry for entry in rows}
         wanted = {seq for entry in rows for seq in entry.derived_from} - entries.keys()
     shown: dict[int, SafeString] = {}
+    quoted = set(chosen)
     for seq, entry in sorted(entries.items()):
         if entry.kind == EntryKind.MESSAGE:
             text = _quote(entry, user)
@@ -81,7 +82,14 @@ def show_entries(
             text = _name(entry, user)
         else:
             text = link_to_entry(entry)
-        behind = [shown[one] for one in entry.derived_from if one in shown]
+        behind = [
+            format_html('<a href="{}">#{}</a>, as quoted', page_url(entries[one]), one)
+            if one in quoted
+            else shown[one]
+            for one in entry.derived_from
+            if one in shown
+        ]
+        quoted.update(entry.derived_from)
         shown[seq] = format_html("{}{}", lines(behind), text) if behind else text
     return {seq: text for seq, text in shown.items() if seq in chosen}
 

@@ -41,10 +41,10 @@
         // Keys go on from the field that the page asks for, or from the list.
         const lost = document.activeElement === document.body ? link(rows()[chosen]) : null;
         (content.querySelector('[autofocus]') ?? lost)?.focus({preventScroll: true});
-        const state = content.querySelector('.fieldBox.field-standing .readonly');
-        const cell = rows()[chosen]?.querySelector('.field-standing');
-        if (state && cell) {
-            cell.replaceChildren(...state.cloneNode(true).childNodes);
+        // The row says the same as the page of its alert.
+        for (const cell of content.querySelector('template.row')?.content.children ?? []) {
+            rows()[chosen]?.querySelector(`.${cell.className}`).replaceChildren(...cell.cloneNode(true).childNodes);
+            localize(rows()[chosen]);
         }
         return true;
     }

@@ -20,7 +20,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory.alerts import alert_events
-from memory.alerts.admin.links import link_to_alert
+from memory.alerts.admin.links import describe_rules, link_to_alert
 from memory.alerts.models.alerts import (
     BY_SEVERITY,
     BY_URGENCY,
@@ -300,6 +300,7 @@ def _forecast(request: HttpRequest, user: MemoryUser, bar: TimeBar) -> dict[str,
     zone = ZoneInfo(user.time_zone)
     look_up_alerts(user, rows_for(request, Alert))
     events = [one for one in events_of(user) if day_of_event(one, zone) <= bar.day]
-    shown: list[SafeString | str] = [event(one, alerts_of(user)) for one in events[:MAX_EVENTS]]
+    alerts, rules = alerts_of(user), describe_rules(user)
+    shown: list[SafeString | str] = [event(one, alerts, rules) for one in events[:MAX_EVENTS]]
     more = len(events) - len(shown)
     return {"events": [*shown, counted(more, "more event")] if more else shown}

@@ -7,6 +7,7 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
 from memory.alerts import feedback
+from memory.alerts.admin.links import describe_rules
 from memory.alerts.models.alerts import AlertFeedback
 from memory.constraints import backtests
 from memory.constraints.admin import own_constraints
@@ -108,7 +109,8 @@ def show_forecast(user: MemoryUser) -> SafeString | str:
     if forecast is None:
         return "no forecast yet"
     events = events_of(user)
-    rows = [event(one, alerts_of(user)) for one in events[:FORESEEN]]
+    rules = describe_rules(user)
+    rows = [event(one, alerts_of(user), rules) for one in events[:FORESEEN]]
     more = len(events) - len(rows)
     assert forecast.known_until is not None
     end = date_format(localtime(forecast.known_until), "DATE_FORMAT")

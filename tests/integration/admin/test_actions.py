@@ -18,6 +18,7 @@ from pytest_django.fixtures import Settings
 from memory.alerts import alert_actions
 from memory.alerts.models.alerts import (
     Alert,
+    AlertEvent,
     AlertEventKind,
     AlertKind,
     AlertState,
@@ -94,7 +95,7 @@ def test_resolving_asks_first_and_says_what_it_means(admin_client: Client, rows:
 
     assert history(rows[Alert]) == [("opened", "constraints")]
     words = shown(asked)
-    assert "Resolve: 1 alert?" in words
+    assert "Resolve 1 alert?" in words
     assert "Aspirin" in words
     assert "To undo this, use Reopen on the alert’s page." in words
     assert page_url(rows[Alert]) in text_of(asked)  # the way back
@@ -237,6 +238,7 @@ def test_what_can_be_undone_is_undone_by_the_message(admin_client: Client, rows:
 
     assert response.redirect_chain == [(page_url(rows[Alert]), 302)]
     assert Alert.objects.get().state == AlertState.OPEN
+    assert AlertEvent.objects.latest("seq").detail["reason"] == "undone"
     (message,) = response.context["messages"]
     assert "Undo" in str(message)
 

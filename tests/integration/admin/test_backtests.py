@@ -258,7 +258,7 @@ def test_of_several_backtests_those_of_own_constraints_are_left_out_loudly(
     asked = admin_client.post(list_url(Backtest), body)
 
     assert "1 backtest skipped: a user's own constraint" in shown(asked)
-    assert "Approve: 1 version?" in shown(asked)
+    assert "Approve 1 version?" in shown(asked)
 
 
 def test_an_approval_leads_back_to_the_page_it_was_asked_on(

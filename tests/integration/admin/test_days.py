@@ -175,7 +175,7 @@ def test_coming_days_have_the_forecast_up_to_them(admin_client: Client, user: Me
         "foreseen critical",
     ]
     assert len(response.context["day"]["events"]) == 2
-    assert "x will be raised on 2026-11-30" in shown(response)
+    assert "An alert about k will be raised on 2026-11-30 warning x" in shown(response)
 
 
 @time_machine.travel(NOON, tick=False)
@@ -212,7 +212,9 @@ def test_forecast_event_has_the_alerts_message(
     # that.
     sees = "view_memoryuser", "view_forecast"
     without = staff(*sees, "view_content")
-    assert "x will resolve on 2026-11-30 warning k" in shown(day(without, user, on="2026-12-24"))
+    assert "An alert about k will resolve on 2026-11-30 warning x" in shown(
+        day(without, user, on="2026-12-24")
+    )
     User.objects.filter(username="eve").delete()
     masked = day(staff(*sees, "view_alert"), user, on="2026-12-24")
     assert "(hidden) will resolve on 2026-11-30 warning (hidden)" in shown(masked)

@@ -100,3 +100,11 @@ def _luminance(colour: str) -> float:
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_numbers_are_followed_by_the_nouns_plural() -> None:
+    nouns = ("key", "entry", "day", "alert")
+    assert [display.counted(2, noun) for noun in nouns] == [
+        *("2 keys", "2 entries", "2 days", "2 alerts"),
+    ]
+    assert [display.counted(1, noun) for noun in nouns] == ["1 key", "1 entry", "1 day", "1 alert"]

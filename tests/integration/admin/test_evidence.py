@@ -11,7 +11,8 @@ from django.test import Client
 
 from memory.alerts import reconcile
 from memory.alerts.findings import ConstraintFinding
-from memory.alerts.models.alerts import Alert, Severity
+from memory.alerts.models.alerts import Alert, AlertKind, Severity
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft
@@ -195,9 +196,39 @@ def test_alert_page_begins_with_evidence(admin_client: Client, user: MemoryUser)
     assert words.count("Too dear") == 1
     assert words.count("2026-03-14 23:30 (Europe/Berlin)") == 1
     assert re.search("User: ada Workspace: .* Opened: .* Escalates: .* Owner: nobody", words)
-    badges = re.findall(r'<span class="badge[^"]*">(critical|open)</span>', text_of(page))
+    above = text_of(page).partition("<template")[0]  # which the script puts into the list
+    badges = re.findall(r'<span class="badge[^"]*">(critical|open)</span>', above)
     assert badges == ["critical", "open"]
     assert words.index("Trip rome") < words.index("Constraint")
+
+
+@pytest.mark.parametrize(
+    ("kind", "headline"),
+    [
+        (AlertKind.CONSTRAINT_ERROR, "could not be checked: it watches nothing until"),
+        (AlertKind.CONSTRAINT_PAUSED, "is paused, since it raised too many alerts"),
+    ],
+)
+def test_alert_about_a_constraint_begins_in_plain_words(
+    admin_client: Client, populate: Callable[..., Any], kind: AlertKind, headline: str
+) -> None:
+    alert = populate()[Alert]
+    message = "workspace/constraints/safe.py failed at line 10: ZeroDivisionError: by zero."
+    rule = WorkspaceConstraint.objects.create(
+        workspace=alert.user.workspace, name="safe", description="Drugs must be safe."
+    )
+    Alert.objects.filter(pk=alert.pk).update(
+        constraint=rule.path, kind=kind, message=message, evidence=[]
+    )
+
+    page = admin_client.get(page_url(alert))
+
+    assert page.context["subtitle"].startswith(f"<bdi>“Drugs must be safe” {headline}")
+    assert message in shown(page)
+    assert "cited no records" not in shown(page)
+    for address in (f"/admin/memory/alert/?id={alert.pk}", "/admin/"):
+        assert f"“workspace/safe” {headline}" in shown(admin_client.get(address))
+        assert message not in shown(admin_client.get(address))
 
 
 def test_source_is_folded(admin_client: Client, populate: Callable[..., Any]) -> None:

@@ -7,7 +7,9 @@ from django.test import Client
 from django.utils import timezone
 
 from memory.constraints.models.forecasts import Forecast
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
+from memory.project.paths import FOLDER, constraint_path
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import list_url, page_url, shown
 
@@ -55,7 +57,7 @@ def forecast(user: MemoryUser) -> Forecast:
 def test_page_names_constraints_without_forecast(admin_client: Client, forecast: Forecast) -> None:
     words = shown(admin_client.get(page_url(forecast)))
     assert "v1 (the newest is v2)" in words
-    assert "lease will be raised on 2126-05-02 08:00 UTC warning home.leases:flat" in words
+    assert "An alert about flat will be raised on 2126-05-02 08:00 UTC warning lease" in words
     assert "endless timeout: it took longer than 5 s" in words
     assert "slow forecast until 2126-03-01" in words
     assert "Runs: daily" in words
@@ -70,11 +72,24 @@ def test_finding_of_two_constraints_is_one_line(
     Forecast.objects.update(timeline=[event, {**event, **theirs}])
 
     # The names of the constraints are in elements of their own, with spaces around them.
-    told = "lease , workspace/rent will be raised on 2126-05-02 08:00 UTC warning"
+    told = "about flat will be raised on 2126-05-02 08:00 UTC warning lease , workspace/rent"
     for page in (forecast, user):
         words = shown(admin_client.get(page_url(page)))
         assert words.count("will be raised") == 1
         assert told in words
+
+
+def test_forecast_says_what_the_constraint_demands(
+    admin_client: Client, user: MemoryUser, forecast: Forecast
+) -> None:
+    path = constraint_path("rent", FOLDER)
+    Forecast.objects.update(timeline=[{**forecast.timeline[0], "constraint": path}])
+    demand = "Rent must be paid in time."
+    WorkspaceConstraint.objects.create(workspace=user.workspace, name="rent", description=demand)
+
+    for page in (forecast, user):
+        words = shown(admin_client.get(page_url(page)))
+        assert f"UTC warning {demand} workspace/rent" in words
 
 
 def test_the_list_says_when_the_constraints_run(admin_client: Client, forecast: Forecast) -> None:

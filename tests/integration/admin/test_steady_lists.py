@@ -1,14 +1,27 @@
 """Lists in which no new row appears under the pointer."""
 
+import datetime
 import re
 from typing import Any
 
 import lxml.html
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert, AlertState
-from tests.integration.admin.conftest import Populate, Rows, list_url, messages_of, shown, text_of
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.kernel.admin.display import rule_of
+from tests.integration.admin.conftest import (
+    Populate,
+    Rows,
+    act,
+    list_url,
+    messages_of,
+    page_url,
+    shown,
+    text_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -90,6 +103,41 @@ def test_undo_on_the_front_page_moves_no_alert(admin_client: Client, populate: P
 
     assert Alert.objects.get(pk=before[0]).state == AlertState.OPEN
     assert [one["key"] for one in page.context["home"]["worst"]] == before
+
+
+@pytest.mark.usefixtures("stopped")
+def test_the_page_of_an_alert_carries_its_row(admin_client: Client, rows: Rows) -> None:
+    def cells(page: Any, within: str) -> dict[str, str]:
+        [row] = lxml.html.document_fromstring(page.content).xpath(within)
+        texts = {one.get("class"): " ".join(one.text_content().split()) for one in row}
+        return {name: texts[name] for name in ("field-standing", "field-about")}
+
+    alert = rows[Alert]
+    Alert.objects.update(escalate_at=timezone.now() + datetime.timedelta(minutes=90))
+    for state in ("open", "acknowledged"):
+        carried = cells(admin_client.get(page_url(alert)), "//template[@class='row']")
+
+        assert carried == cells(
+            admin_client.get(list_url(Alert)), "//*[@id='result_list']/tbody/tr"
+        )
+        assert carried["field-standing"] == state
+        assert ("escalates in 1 h" in carried["field-about"]) == (state == "open")
+        act(admin_client, "acknowledge", alert)
+
+
+def test_the_inbox_names_rules_by_what_they_demand(
+    admin_client: Client, populate: Populate
+) -> None:
+    alert = populate(user_id="fay")[Alert]
+    other = populate(user_id="gil")[Alert]
+    space, demand = alert.user.workspace, "Drugs must be safe."
+    rule = WorkspaceConstraint.objects.create(workspace=space, name="safe", description=demand)
+    Alert.objects.filter(pk=alert.pk).update(constraint=rule.path)
+
+    groups = admin_client.get(list_url(Alert)).context["groups"]
+
+    assert {group["name"] for group in groups} == {demand, rule_of(other.constraint)}
+    assert {group["rule"] for group in groups} == {"workspace/safe", rule_of(other.constraint)}
 
 
 def test_browser_restores_no_ticked_boxes(admin_client: Client, rows: Rows) -> None:
