@@ -1,8 +1,11 @@
 """Provenance: which log entries each field of a record was last set from."""
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
+
+from django.db.models import Q
 
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryOutcome
@@ -117,6 +120,22 @@ def last_edits(
                 for name in fields_set(edit):
                     by_field.setdefault(name, sorted(edit["sources"]))
     return by_field
+
+
+def keys_behind(entries: Mapping[int, AbstractSet[int]]) -> set[tuple[int, str]]:
+    """Return (user, key) for each record that was made or changed from the given users' entries."""
+    outcomes = Q(pk=None)
+    for user, seqs in entries.items():
+        outcomes |= Q(user=user, seq__in=seqs)
+    settled = EntryOutcome.objects.filter(outcomes, checkpoint__isnull=False)
+    versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))
+    return {
+        (user, edit.get("key") or key_of_entry(edit["class_name"], max(edit["sources"])))
+        for user, edits in versions.order_by().values_list("user_id", "edits")
+        for edit in edits
+        if edit.get("op") in ("add", "update") and not edit.get("redacted")
+        if not entries[user].isdisjoint(edit["sources"])
+    }
 
 
 def _retires(edit: Mapping[str, Any], record: RecordId) -> bool:

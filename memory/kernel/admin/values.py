@@ -1,5 +1,6 @@
 """Readable one-line text for typed JSON values, whose content is untrusted."""
 
+import datetime
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -30,6 +31,14 @@ def tag_of(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return None
     return next((name for name in value if str(name).startswith("$")), None)
+
+
+def in_zone(value: Any, zone: datetime.tzinfo) -> Any:
+    """Return a moment as text in this time zone, and anything else unchanged."""
+    if tag_of(value) != "$datetime":
+        return value
+    moment = datetime.datetime.fromisoformat(value["$datetime"])
+    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M}" if moment.tzinfo else value
 
 
 def items_of(value: Any) -> list[Any] | None:

@@ -1,5 +1,8 @@
 """Records: their fields and entries, the files that contain them, and the alerts based on them."""
 
+from collections import defaultdict
+from zoneinfo import ZoneInfo
+
 from django.contrib import admin
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.fields.json import KT
@@ -13,7 +16,7 @@ from memory.kernel.admin.display import NOTHING, badge, inline, lines
 from memory.kernel.admin.filters import presence_filter
 from memory.kernel.admin.links import link_to_key
 from memory.kernel.admin.rows import cached_on_row
-from memory.kernel.admin.values import describe_value
+from memory.kernel.admin.values import describe_value, in_zone
 from memory.kernel.hooks import later
 from memory.kernel.staff import access
 from memory.kernel.texts import REDACTED
@@ -22,9 +25,9 @@ from memory.log.models.entries import EntryKind, LogEntry
 from memory.project.outline import SET_ASIDE
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.checkpoints import Checkpoint, RecordLocation
-from memory.versions.provenance import RecordOrigin, trace_record
+from memory.versions.provenance import RecordOrigin, keys_behind, trace_record
 
-# Maximum number of typed entries whose records a search finds by their text.
+# Maximum number of entries whose records a search finds by their text.
 MAX_MATCHES = 200
 
 
@@ -68,14 +71,22 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[RecordLocation], search_term: str
     ) -> tuple[QuerySet[RecordLocation], bool]:
-        """Also find records by the text of their typed entries."""
+        """Also find records by the text of the entries behind them: typed ones, and facts."""
         rows, repeats = super().get_search_results(request, queryset, search_term)
         if not search_term.strip() or not access.sees_content(request.user):
             return rows, repeats
-        entries = LogEntry.objects.filter(kind=EntryKind.RECORD, data__icontains=search_term)
-        keys = access.seen_by(request.user, entries).values_list("user", KT("data__key"))
-        named = Q(pk=None)
-        for user, key in keys.order_by("-pk")[:MAX_MATCHES]:
+        entries = LogEntry.objects.filter(
+            Q(kind=EntryKind.RECORD, data__icontains=search_term)
+            | Q(kind__in=(EntryKind.FACT, EntryKind.CORRECTION), content__icontains=search_term)
+        )
+        found = access.seen_by(request.user, entries).order_by("-pk")
+        named, facts = Q(pk=None), defaultdict[int, set[int]](set)
+        for user, seq, key in found.values_list("user", "seq", KT("data__key"))[:MAX_MATCHES]:
+            if key is None:
+                facts[user].add(seq)
+            else:
+                named |= Q(user=user, key=key)
+        for user, key in keys_behind(facts):
             named |= Q(user=user, key=key)
         return rows | queryset.filter(named), repeats
 
@@ -95,13 +106,16 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
         if isinstance(origin, str):
             return origin
         pages = entry_pages(location.user, origin.entries)
+        zone = ZoneInfo(location.user.time_zone)
         rows = format_html_join(
             "",
             '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>',
             (
                 (
                     inline("set aside" if field.name == SET_ASIDE else field.name),
-                    NOTHING if field.value is None else inline(describe_value(field.value)),
+                    NOTHING
+                    if field.value is None
+                    else inline(describe_value(in_zone(field.value, zone))),
                     format_html_join(
                         ", ",
                         '<a href="{}">#{}</a>',

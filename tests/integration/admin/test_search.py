@@ -10,8 +10,9 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff.models import StaffAudit
 from memory.log import entry_log
 from memory.log.entry_log import Draft
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.versions.models.checkpoints import RecordLocation
+from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Rows, Staff, list_url, shown, text_of
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +49,31 @@ def test_records_are_found_by_their_text(admin_client: Client, prescribed: Recor
     for model in (LogEntry, RecordLocation):
         listed = admin_client.get(list_url(model), {"q": "amoxicillin"}).context["cl"].queryset
         assert len(listed) == 1
+
+
+@pytest.mark.parametrize("has_key", [True, False], ids=["key", "generated key"])
+def test_records_made_from_facts_are_found_by_the_facts(
+    admin_client: Client, staff: Staff, rows: Rows, has_key: bool
+) -> None:
+    location: RecordLocation = rows[RecordLocation]
+    user = location.user
+    for text in ("lease of the studio in Kantstraße", "lease of a car"):
+        entry_log.append(user, [Draft(kind=EntryKind.FACT, content=text)], source="key:abc")
+    user.refresh_from_db()
+    seq = user.last_seq - 1
+    edit = {"op": "add", "domain": location.domain, "class_name": "Drug", "sources": [seq]}
+    other = {**edit, "key": "car", "sources": [seq + 1]}
+    key = location.key if has_key else f"drug-{seq}"
+    RecordLocation.objects.filter(pk=location.pk).update(key=key)
+    made = make_checkpoint(user, 3, edits=[{**edit, **({"key": key} if has_key else {})}, other])
+    for covered in (seq, seq + 1):
+        EntryOutcome.objects.update_or_create(
+            user=user, seq=covered, defaults={"outcome": Outcome.COVERED, "checkpoint": made}
+        )
+
+    assert len(found(admin_client, "studio in kantstraße")["Records"]) == 1
+    assert "Records" not in found(admin_client, "lease of a car")
+    assert "Records" not in found(staff("view_recordlocation"), "Kantstraße")
 
 
 def test_search_finds_people_and_alerts_audited(admin_client: Client, rows: Rows) -> None:
