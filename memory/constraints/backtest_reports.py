@@ -18,14 +18,15 @@ NAMED = 10
 class Tested:
     """The verdict on whether a version's backtest is sufficient to approve it, and why.
 
-    `backtest` is the backtest that decided this, if any, and `unseen` the number of users who have
-    a project now and whom it did not look at.
+    `backtest` is the backtest that decided this, if any, `evaluated` the number of users it ran on,
+    and `unseen` the number of users who have a project now and whom it did not look at.
     """
 
     enough: bool
     detail: str
     backtest: Backtest | None = None
     unseen: int = 0
+    evaluated: int = 0
 
 
 def tested(version: WorkspaceConstraintVersion) -> Tested:
@@ -36,9 +37,11 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
     )
     if backtest is not None and backtest.state == BacktestState.FINISHED:
         now = with_project.count()
-        unseen = max(now - count_users(backtest)["looked_at"], 0)
+        counts = count_users(backtest)
+        unseen = max(now - counts["looked_at"], 0)
         part = f" {now:,} users have a project now." if unseen else ""
-        return Tested(True, f"{conclusion(backtest)}{part}", backtest, unseen)
+        evaluated = counts["done"] - counts["failed"]
+        return Tested(True, f"{conclusion(backtest)}{part}", backtest, unseen, evaluated)
     if not with_project.exists():
         nobody = "There are no users to backtest on: no user in the workspace has a project."
         return Tested(True, nobody, backtest)

@@ -215,7 +215,7 @@ def show_findings(backtest: Backtest, most: int = backtests.MAX_FINDINGS) -> Saf
     shown = findings[:most]
     ids = {finding["user_id"] for finding in shown}
     rows_of_users = MemoryUser.objects.filter(workspace=backtest.workspace, user_id__in=ids)
-    users = {user.user_id: user for user in rows_of_users}
+    users = {user.user_id: user for user in rows_of_users.select_related("workspace")}
     rows: list[SafeString | str] = [
         format_html(
             "{} {} {} v{} {} {} {}",

@@ -45,6 +45,13 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             choices = [("", "empty source"), *((name, name) for name in names)]
             self.fields["start_from"].choices = choices  # type: ignore[attr-defined]
             self.fields["name"].required = False
+            if (chosen := self.initial.get("start_from")) in names:
+                # The text can be read and changed before it is saved.
+                library_constraint = constraint_library.read(chosen)
+                self.fields["start_from"].widget = forms.HiddenInput()
+                for name in ("name", "source", "tests"):
+                    self.initial[name] = getattr(library_constraint, name)
+                self.initial["description"] = library_constraint.summary
         else:
             del self.fields["start_from"]
             self.initial["sure"] = False

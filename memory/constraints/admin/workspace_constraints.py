@@ -55,7 +55,9 @@ from memory.kernel.admin.display import (
     visible,
 )
 from memory.kernel.admin.links import link, link_to_list, page_url
+from memory.kernel.admin.rows import cached_on_row
 from memory.kernel.models.large import defer_large
+from memory.kernel.models.workspaces import Workspace
 from memory.kernel.staff import access
 from memory.project.paths import CONSTRAINTS, FOLDER
 from memory.project.shapes import ShapeError
@@ -177,6 +179,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         """Show the library above the form, each constraint with what it does."""
         library = [constraint_library.read(name) for name in constraint_library.names()]
         return super().add_view(request, form_url, {"library": library, **(extra_context or {})})
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Choose the workspace if the staff member sees only one."""
+        workspaces = access.seen_by(request.user, Workspace.objects.all())[:2]
+        only = {"workspace": str(workspaces[0].pk)} if len(workspaces) == 1 else {}
+        return {**only, **super().get_changeform_initial_data(request)}
 
     def context_of(self, request: HttpRequest, row: WorkspaceConstraint) -> dict[str, Any]:
         return {**super().context_of(request, row), "steps": _show_steps(row)}
@@ -305,10 +313,9 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     @content_column("users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
         version = constraint.live or newest_version(constraint)
-        try:
-            tally = applicability.coverage(version, most=_MOST_USERS)
-        except ShapeError as error:
-            return inline(str(error))
+        tally = _tally(constraint)
+        if isinstance(tally, str):
+            return inline(tally)
         only = " (only the first users were checked)" if tally.after else ""
         return lines(
             [
@@ -360,6 +367,16 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         done(request, f"{counted(len(chosen), 'constraint')} {verb}.", undo, chosen)
 
 
+@cached_on_row
+def _tally(constraint: WorkspaceConstraint) -> applicability.Coverage | str:
+    """Return to how many users the constraint applies, or why this is unknown."""
+    version = constraint.live or newest_version(constraint)
+    try:
+        return applicability.coverage(version, most=_MOST_USERS)
+    except ShapeError as error:
+        return str(error)
+
+
 def _show_steps(constraint: WorkspaceConstraint) -> SafeString:
     """Show how far the newest version has come, and what to do next.
 
@@ -372,13 +389,22 @@ def _show_steps(constraint: WorkspaceConstraint) -> SafeString:
     tested = tested_of(newest)
     version = page_url(newest)
     backtest = page_url(tested.backtest) if tested.backtest else version
-    # A backtest of some users suffices for an approval, but it is not the whole step.
+    # A backtest of some users, or of none, suffices for an approval, but it is not the whole step.
     part = f", but not on {counted(tested.unseen, 'user')}" if tested.unseen else ""
+    if tested.enough and not tested.evaluated:
+        part = " on 0 users"
+    tally = _tally(constraint)
+    runs_for_nobody = share > 0 and not isinstance(tally, str) and not (tally.within or tally.after)
+    nobody = ", but for 0 users" if runs_for_nobody else ""
     steps = [
         ("checked", _mark(is_checked), version),
         (f"backtested{part}", _mark(is_checked and tested.enough, in_part=bool(part)), backtest),
         ("approved", _mark(is_live), version),
-        (f"rolled out to {share} %", _mark(share > 0, in_part=share < 100), "#id_percentage"),
+        (
+            f"rolled out to {share} %{nobody}",
+            _mark(share > 0, in_part=share < 100 or runs_for_nobody),
+            "#id_percentage",
+        ),
     ]
     if newest.state == VersionState.REFUSED:
         following = "Refused: see why below, and save another text."

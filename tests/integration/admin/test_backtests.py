@@ -109,6 +109,16 @@ def test_approval_names_the_users_that_a_backtest_left_out_and_no_cause(
     assert detail.endswith("backtested on 2 of 3 users. 4 users have a project now.")
 
 
+def test_findings_name_their_users(
+    admin_client: Client, backtest: Backtest, user: MemoryUser
+) -> None:
+    MemoryUser.objects.filter(pk=user.pk).update(metadata={"name": "Hugo Blanc"})
+    Workspace.objects.update(name_field="name")
+    end(backtest)
+
+    assert f"Hugo Blanc · {user.user_id}" in shown(admin_client.get(page_url(backtest)))
+
+
 def test_a_backtest_of_some_users_is_half_a_step(
     admin_client: Client, backtest: Backtest, user: MemoryUser, version: WorkspaceConstraintVersion
 ) -> None:

@@ -1,5 +1,6 @@
 """Workspace constraints on the screens: written, judged, approved, given to users, disabled."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.integration.admin.conftest import (
     offered,
     page_url,
     shown,
+    text_of,
 )
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
 from workers.service import dispatching
@@ -133,6 +135,59 @@ def test_library_constraint_is_taken_over(admin_client: Client, workspace: Works
     known = constraint_library.read("drug_allergy")
     assert (constraint.name, constraint.description) == ("drug_allergy", known.summary)
     assert constraint.versions.get().source == known.source
+
+
+def test_a_library_card_fills_the_form(
+    admin_client: Client, workspace: Workspace, work: Work
+) -> None:
+    [card] = re.findall(
+        r'href="(\?start_from=drug_allergy)"',
+        text_of(admin_client.get(add_url(WorkspaceConstraint))),
+    )
+    form = admin_client.get(add_url(WorkspaceConstraint) + card).context["adminform"].form
+
+    known = constraint_library.read("drug_allergy")
+    filled = {name: form[name].value() for name in form.fields}
+    assert (filled["source"], filled["tests"]) == (known.source, known.tests)
+    assert (filled["name"], filled["description"]) == (known.name, known.summary)
+    assert form["start_from"].is_hidden
+    # There is one workspace to choose from.
+    assert filled["workspace"] == str(workspace.pk)
+
+    # What the form shows can be saved as it is.
+    texts = ("start_from", "name", "description", "source", "tests")
+    add(admin_client, workspace, **{name: filled[name] for name in texts})
+    assert WorkspaceConstraint.objects.get().versions.get().source == known.source
+
+
+def test_nothing_is_filled_without_a_choice_of_library_constraint_or_workspace(
+    admin_client: Client, workspace: Workspace
+) -> None:
+    Workspace.objects.create(name="Other")
+    form = (
+        admin_client.get(add_url(WorkspaceConstraint) + "?start_from=x").context["adminform"].form
+    )
+
+    assert not form["source"].value()
+    assert not form["workspace"].value()
+
+
+def test_steps_taken_for_no_users_are_not_done(
+    admin_client: Client, workspace: Workspace, user: MemoryUser, work: Work
+) -> None:
+    constraint = lease(admin_client, workspace)
+    work()
+    steps = r'<li class="(\w+)"><a [^>]*>((?:backtested|rolled)[^<]*)<'
+    page = text_of(admin_client.get(page_url(constraint)))
+    assert ("part", "backtested on 0 users") in re.findall(steps, page)
+
+    act(admin_client, "approve", constraint.versions.get(), confirmed="1")
+    save(admin_client, constraint, percentage="100", sure="on")
+    page = text_of(admin_client.get(page_url(constraint)))
+    assert re.findall(steps, page) == [
+        ("part", "backtested on 0 users"),
+        ("part", "rolled out to 100 %, but for 0 users"),
+    ]
 
 
 def test_saving_a_new_text_writes_a_version(admin_client: Client, workspace: Workspace) -> None:
