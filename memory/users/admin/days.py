@@ -45,6 +45,7 @@ from memory.kernel.admin.source import block
 from memory.kernel.admission import slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff.access import sees_content
+from memory.log.admin.links import link_to_entry
 from memory.log.models.entries import By, LogEntry
 from memory.users.admin.knowledge import known_domains
 from memory.versions import checkpoints, past_states
@@ -56,8 +57,8 @@ from memory.versions.computed_states import NotComputable
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.past_states import KnownState
 
-# Maximum number of versions and of alerts marked on the bar, of alerts and forecast events listed,
-# and of characters shown of the files of a computed state.
+# Maximum number of versions and of alerts marked on the bar, of alerts and of forecast events (or
+# entries) listed, and of characters shown of the files of a computed state.
 MAX_MARKS = 200
 MAX_ALERTS = 10
 MAX_EVENTS = 50
@@ -143,6 +144,10 @@ def chosen(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
     today = _today(user)
     day = _day(request.GET, "on") or today
     bar = _bar(request, user, day, by)
+    if is_before_log := by == By.RECORDED and day < bar.first and bar.earlier is not None:
+        # The server has known of the user for a shorter time than the log tells of.
+        by = By.OCCURRED
+        bar = _bar(request, user, day, by)
     day = bar.day
     since = _day(request.GET, "since")
     asked = request.GET.get("on", "")
@@ -150,6 +155,7 @@ def chosen(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
         **_frame(bar, user),
         "is_chosen": True,
         "since": since,
+        "is_before_log": is_before_log,
         "not_shown": visible(asked) if asked not in ("", day.isoformat()) else "",
     }
     if bar.is_forecast:
@@ -173,7 +179,8 @@ def chosen(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
                 "files": list(_files(state)) if state else [],
             }
     except NotComputable as error:
-        return {**context, "problem": visible(error.why), "is_known_only": by == By.OCCURRED}
+        log = _log(request, user, since, day)
+        return {**context, **log, "not_computable": visible(error.why)}
     except (instants.BadMoment, *REFUSED) as error:
         return {**context, "problem": visible(str(error))}
 
@@ -183,6 +190,28 @@ def _known(user: MemoryUser, day: datetime.date, by: By, *, at_start: bool = Fal
     if by == By.OCCURRED:
         return past_states.read_by_occurred(user, text, at_start=at_start)
     return past_states.read_as_of(user, text, at_start=at_start)
+
+
+def _log(
+    request: HttpRequest, user: MemoryUser, since: datetime.date | None, day: datetime.date
+) -> dict[str, Any]:
+    """Return the newest entries that had occurred by the end of a day."""
+    until = instants.span_of(user, day.isoformat()).last
+    occurred = rows_for(request, LogEntry).filter(user=user, occurred_at__lte=until)
+    filters = {"user__id__exact": str(user.pk), "occurred_at__lte": day.isoformat()}
+    if since is not None:
+        began = instants.span_of(user, min(since, day).isoformat()).first
+        occurred = occurred.filter(occurred_at__gte=began)
+        filters["occurred_at__gte"] = since.isoformat()
+    entries = list(occurred.order_by("-occurred_at", "-seq")[: MAX_EVENTS + 1])
+    zone = ZoneInfo(user.time_zone)
+    return {
+        "entries": [
+            (_local_day(entry.occurred_at, zone), link_to_entry(entry))
+            for entry in entries[:MAX_EVENTS]
+        ],
+        "more_entries_url": list_url(LogEntry, **filters) if len(entries) > MAX_EVENTS else "",
+    }
 
 
 def _frame(bar: TimeBar, user: MemoryUser) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
@@ -10,13 +11,14 @@ from django.utils.safestring import SafeString
 from memory.kernel.admin.display import NOTHING, inline
 from memory.kernel.admin.links import link, list_url
 from memory.kernel.admin.rows import may_see
-from memory.kernel.admin.values import describe_value
+from memory.kernel.admin.values import describe_value, in_zone
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.staff.access import sees_content
 from memory.log.admin.links import entry_pages
 from memory.log.models.entries import LogEntry
 from memory.project import RecordId
 from memory.project.errors import ProjectError
+from memory.project.names import spaced
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
 from memory.versions.differences import records_in
@@ -25,12 +27,13 @@ from memory.versions.models.checkpoints import RecordLocation
 # Domains with more records than this are only counted, since all of their files would be read.
 MAX_READ = 500
 MAX_DOMAINS = 8
-# Maximum number of records shown of a collection (the newest), of their fields and their sources.
+# Maximum number of records shown of a collection (the newest), of their columns and their sources;
+# the fields without a column are folded.
 MAX_SHOWN = 4
-MAX_FIELDS = 4
+MAX_FIELDS = 8
 MAX_SOURCES = 3
-# Maximum number of fields named that are not shown.
-MAX_NAMED = 12
+# A table with more columns takes the whole width of the page.
+MAX_NARROW = 3
 # Maximum length of a value that is not broken, such as a date.
 MAX_WHOLE = 13
 _EMPTY: Collection[Any] = (None, "", [], {})
@@ -56,19 +59,25 @@ def known_domains(
     records = {record: value for record, (_, value) in located.items()}
     shown = {(one.name, name): rows for one in small for name, rows in _newest(one, records)}
     links = _Links(request, user, [record for rows in shown.values() for record in rows], records)
+
+    def url(**chosen: str) -> str:
+        """Return the list of records of the newest version; no list has those of another state."""
+        if state is not user.head:
+            return ""
+        return list_url(RecordLocation, user__id__exact=user.pk, **chosen, retired="no")
+
     return [
         {
             "name": domain.name,
             "tables": [
-                _table(links, records, name, shown.get((domain.name, name), []), one.count)
+                {
+                    **_table(links, records, name, shown.get((domain.name, name), []), one.count),
+                    "url": url(domain__exact=domain.name, collection__exact=name),
+                }
                 for name, one in domain.collections.items()
                 if one.count
             ],
-            "url": list_url(
-                RecordLocation, user__id__exact=user.pk, domain__exact=domain.name, retired="no"
-            )
-            if state is user.head
-            else "",
+            "url": url(domain__exact=domain.name),
         }
         for domain in domains
         if sizes[domain.name]
@@ -89,6 +98,7 @@ class _Links:
     def __init__(
         self, request: HttpRequest, user: MemoryUser, shown: Sequence[RecordId], records: Records
     ) -> None:
+        self.user = user
         rows = RecordLocation.objects.filter(user=user, key__in={one.key for one in shown})
         self._records = {RecordId(row.domain, row.collection, row.key): row for row in rows}
         seqs = [seq for one in shown for seq in records[one]["sources"][-MAX_SOURCES:]]
@@ -108,27 +118,32 @@ def _table(
     fields = [records[one]["fields"] for one in shown]
     pairs = (pair for one in fields for pair in one.items())
     columns = list(dict.fromkeys(key for key, value in pairs if value not in _EMPTY))
-    columns, left_out = columns[:MAX_FIELDS], columns[MAX_FIELDS:]
+    zone = ZoneInfo(links.user.time_zone)
+    columns, folded = columns[:MAX_FIELDS], columns[MAX_FIELDS:]
     return {
         "name": name,
-        "columns": columns,
-        "left_out": left_out[:MAX_NAMED],
-        "more_left_out": len(left_out[MAX_NAMED:]),
+        "columns": list(map(spaced, columns)),
+        "is_wide": len(columns) > MAX_NARROW,
+        "folded": [
+            (links.record(one), [(spaced(name), _cell(values.get(name), zone)) for name in folded])
+            for one, values in zip(shown, fields, strict=True)
+            if folded
+        ],
         "rows": [
             (
                 links.record(one),
-                [(column, _cell(records[one]["fields"].get(column))) for column in columns],
+                [(spaced(column), _cell(values.get(column), zone)) for column in columns],
                 links.sources(records[one]["sources"]),
             )
-            for one in shown
+            for one, values in zip(shown, fields, strict=True)
         ],
         "more": count - len(shown),
     }
 
 
-def _cell(value: Any) -> SafeString | str:
+def _cell(value: Any, zone: ZoneInfo) -> SafeString | str:
     if value in _EMPTY:
         return NOTHING
-    text = describe_value(value, 80)
+    text = describe_value(in_zone(value, zone), 80)
     shown = inline(text)
     return format_html('<span class="whole">{}</span>', shown) if len(text) <= MAX_WHOLE else shown

@@ -11,14 +11,16 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
 from memory.constraints.admin import own_constraints
 from memory.export import archive, subject
 from memory.kernel.admin import masking
 from memory.kernel.admin.actions import staff_of
-from memory.kernel.admin.display import visible
-from memory.kernel.admin.links import page_url
+from memory.kernel.admin.display import ago, visible
+from memory.kernel.admin.links import link, page_url
 from memory.kernel.admin.pauses import PausableAdmin
 from memory.kernel.admin.rows import may_see, rows_for
 from memory.kernel.admission import slots
@@ -28,6 +30,7 @@ from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.staff import audit, recent_sign_in
 from memory.kernel.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
 from memory.kernel.staff.models import AuditKind
+from memory.log.models.entries import LogEntry
 from memory.recall.admin import console
 from memory.users.admin import days, timeline
 from memory.users.timeline import BadPlace
@@ -137,7 +140,8 @@ class UserPages(PausableAdmin[MemoryUser]):
     def context_of(self, request: HttpRequest, row: MemoryUser) -> dict[str, Any]:
         panel = timeline.panel(request, row)
         ways = _ways(request, row, panel["sees_line"])
-        return {**super().context_of(request, row), "panel": {**panel, "ways": ways}}
+        panel |= {"facts": _facts(request, row), "ways": ways}
+        return {**super().context_of(request, row), "panel": panel}
 
     def export_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
         def download(user: MemoryUser) -> HttpResponseBase:
@@ -177,6 +181,18 @@ class UserPages(PausableAdmin[MemoryUser]):
         audit.note(request.user, AuditKind.DOWNLOAD, self._subject(user), note)
         self.log_change(request, user, note)
         return answer
+
+
+def _facts(request: HttpRequest, user: MemoryUser) -> list[SafeString | str]:
+    """Return a user's workspace and time zone, when we last heard of them, and since when."""
+    newest = rows_for(request, LogEntry).filter(user=user, seq=user.last_seq)
+    heard = newest.values_list("recorded_at", flat=True).first()
+    return [
+        link(user.workspace),
+        user.time_zone,
+        *([format_html("last heard {} ago", ago(heard))] if heard else []),
+        format_html("created {} ago", ago(user.created_at)),
+    ]
 
 
 def _for_export() -> Sequence[str]:

@@ -19,7 +19,16 @@ from memory.constraints.admin.forecasts import (
     link_version,
     unforeseen,
 )
-from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines, rule_of, shortened
+from memory.kernel.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    lines,
+    local_time,
+    rule_of,
+    shortened,
+)
 from memory.kernel.admin.links import link
 from memory.kernel.admin.pauses import pause_of
 from memory.kernel.models.users import LaneName, MemoryUser
@@ -53,7 +62,7 @@ def show_model_work(user: MemoryUser) -> SafeString:
     status = lane_status.read_status(user, of_model, pause_of)
     parts = [f"{counted(status.waiting, 'entry')} waiting"] if status.waiting else []
     if status.until is not None:
-        until = date_format(localtime(status.until), "DATETIME_FORMAT")
+        until = local_time(status.until, user)
         again = status.state == lane_status.LaneState.STOPPED
         parts.append(f"will be retried at {until}" if again else f"work will begin at {until}")
     return format_html(

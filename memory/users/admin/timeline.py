@@ -35,7 +35,7 @@ from memory.users import progress, timeline
 from memory.users.admin import days
 from memory.users.timeline import KINDS, BadPlace, Cursor, TimelineEvent, TimelinePage
 from memory.versions.models.checkpoints import Checkpoint
-from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 
 PENDING = "pending"
 # On the user's own page: maximum number of events shown, and the number of days over which recent
@@ -202,7 +202,7 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
     now = timezone.now()
     visible = rows_by_kind(request)
     counted = coverage_of(user) if may_see(request, LogEntry) else None
-    latest: TimelinePage = timeline.page(user, _without_queries_of_staff(visible), limit=ON_PAGE)
+    latest: TimelinePage = timeline.page(user, _without_preparations(visible), limit=ON_PAGE)
     look_up_alerts(user, rows_for(request, Alert))
     return {
         "user": user,
@@ -217,11 +217,15 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
     }
 
 
-def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str, QuerySet[Any]]:
-    """Leave out staff queries, since they aren't part of the user's history."""
+def _without_preparations(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str, QuerySet[Any]]:
+    """Leave out runs that aren't part of the user's history: staff queries, and what is sent along.
+
+    Each attempt to call a language model first runs an outlook, even if the call then fails.
+    """
     if "runs" not in rows:
         return rows
     runs = rows["runs"].exclude(kind=RunKind.QUERY, trigger=RunTrigger.STAFF)
+    runs = runs.exclude(kind=RunKind.OUTLOOK, outcome=RunOutcome.OK)
     return {**rows, "runs": runs}
 
 

@@ -111,10 +111,12 @@ class MemoryUserAdmin(UserPages):
     dangerous = ["erase"]
     when_empty = "No user has been created yet."
     fieldsets = [
-        section(
-            None, "user_id", "called", "workspace", "time_zone", "metadata", "paused", "merges"
-        ),
         section("Alerts", "alerts", "past_alerts", "constraints", "foreseen"),
+        section(
+            "Name, time zone and metadata",
+            *("user_id", "called", "workspace", "time_zone", "metadata", "paused", "merges"),
+            collapsed=True,
+        ),
         section(
             "Log and project",
             *("entries", ("covered", "pending", "dismissed", "rejected"), "structure", "calls"),

@@ -18,9 +18,9 @@ from memory.kernel.staff.models import StaffAudit
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind
-from memory.versions.models.checkpoints import Checkpoint, Origin
+from memory.versions.models.checkpoints import Checkpoint, Origin, RecordLocation
 from tests.factories import make_checkpoint
-from tests.integration.admin.conftest import Populate, Say, page_url, shown, text_of
+from tests.integration.admin.conftest import Populate, Say, page_url, rows_at, shown, text_of
 from tests.integration.commits.conftest import trip
 
 pytestmark = pytest.mark.django_db
@@ -63,10 +63,22 @@ def test_day_as_known_then_shows_the_version_of_that_day(
     files = reverse("admin:memory_checkpoint_project", args=[checkpoint.pk])
     assert any(files in str(file) for file in context["files"])
     # Nothing was recorded before today, and the way to what happened earlier is shown.
-    page = day(admin_client, booked, on="2020-05-02")
-    bar = page.context["day"]["bar"]
+    bar = context["bar"]
     assert (bar.first, bar.day, bar.earlier) == (bar.today, bar.today, BOOKED.date())
-    assert "?on=2020-05-01&by=occurred" in html.unescape(text_of(page))
+    assert "?on=2020-05-01&by=occurred" in html.unescape(text_of(day(admin_client, booked)))
+
+
+def test_a_day_before_the_first_recording_is_shown_by_the_entries_own_times(
+    admin_client: Client, booked: MemoryUser
+) -> None:
+    page = day(admin_client, booked, on="2020-05-02")
+
+    bar = page.context["day"]["bar"]
+    assert (bar.by, bar.first, bar.day) == ("occurred", BOOKED.date(), datetime.date(2020, 5, 2))
+    [domain] = page.context["day"]["domains"]
+    assert "100" in str(domain["tables"][0]["rows"])
+    assert "Nothing was recorded before" in shown(page)
+    assert "nothing to show" not in shown(page)
 
 
 def test_difference_of_two_days_has_old_and_new_values(
@@ -104,17 +116,33 @@ def test_only_days_on_which_constraints_ran_have_no_alerts(
     assert ("Not known: no constraint ran for this user before" in words) == (on is not None)
 
 
-def test_a_day_that_cannot_be_computed_leads_to_what_was_known_then(
+def test_a_day_that_cannot_be_computed_shows_the_log_up_to_it(
     admin_client: Client, booked: MemoryUser
 ) -> None:
     imported = make_checkpoint(booked, 3, origin=Origin.IMPORTED)
     MemoryUser.objects.filter(pk=booked.pk).update(head=imported)
 
-    page = day(admin_client, booked, on="2020-05-02", by="occurred")
+    def entries(**asked: str) -> list[str]:
+        found = day(admin_client, booked, by="occurred", **asked).context["day"]["entries"]
+        return [f"{at} {words}" for at, words in found]
 
+    page = day(admin_client, booked, on="2020-05-02", by="occurred")
     assert "domains" not in page.context["day"]
+    assert "errornote" not in text_of(page)
+    assert "The records of this day are unknown" in shown(page)
     assert "by=occurred." not in shown(page)
-    assert "?on=2020-05-02&by=recorded" in html.unescape(text_of(page))
+    [entry] = entries(on="2020-05-02")
+    assert entry.startswith("2020-05-01")
+    assert "cost: 100" in entry
+    assert len(entries(on="2020-05-03")) == 2
+    [entry] = entries(on="2020-05-03", since="2020-05-02")
+    assert "cost: 250" in entry
+    # What was known then can be shown only since something was known.
+    today = page.context["day"]["bar"].today.isoformat()
+    assert "by=recorded" not in text_of(page)
+    assert f"?on={today}&by=recorded" in html.unescape(
+        text_of(day(admin_client, booked, on=today, by="occurred"))
+    )
 
 
 def test_days_before_the_log_and_no_days_are_refused_or_ignored(
@@ -123,6 +151,52 @@ def test_days_before_the_log_and_no_days_are_refused_or_ignored(
     user = populate()[MemoryUser]
     for asked in ("1999-01-01", "9999-12-31", "2026-02-31", "x", ""):
         assert day(admin_client, user, on=asked, since=asked).status_code == 200
+
+
+def test_cards_show_fields_sources_and_the_way_to_other_records(
+    admin_client: Client, user: MemoryUser, say: Say
+) -> None:
+    def big(key: str, fields: int) -> dict[str, Any]:
+        data = {f"some_field_{number}": f"value-{number}" for number in range(fields)}
+        return {"type": "Big", "key": key, "data": data}
+
+    say(*(big(f"b-{number}", 10) for number in range(6)))
+    say({"type": "Small", "key": "s", "data": {"name": "Ada"}})
+
+    response = admin_client.get(page_url(user))
+
+    tables = {
+        table["name"]: table
+        for domain in response.context["panel"]["day"]["domains"]
+        for table in domain["tables"]
+    }
+    large, small = tables["bigs"], tables["smalls"]
+    assert (large["is_wide"], small["is_wide"]) == (True, False)
+    assert large["columns"] == [f"some field {number}" for number in range(8)]
+    for value in ("value-7", "value-8", "value-9"):
+        assert value in text_of(response)
+    assert len(large["folded"]) == len(large["rows"]) == 4
+    assert not small["folded"]
+    assert (large["more"], small["more"]) == (2, 0)
+    assert {row.key for row in rows_at(admin_client, large["url"])} == {
+        f"b-{number}" for number in range(6)
+    }
+    assert f'<a href="{html.escape(large["url"])}">2 more</a>' in text_of(response)
+
+
+def test_cards_and_records_show_times_in_the_users_time_zone(
+    admin_client: Client, user: MemoryUser, say: Say
+) -> None:
+    moment = "2026-12-21T09:00:00+00:00"
+    say({"type": "Visit", "key": "v", "data": {"starts_at": moment}})
+
+    [domain] = admin_client.get(page_url(user)).context["panel"]["day"]["domains"]
+    card = str(domain["tables"][0]["rows"])
+    page = shown(admin_client.get(page_url(RecordLocation.objects.get(user=user))))
+
+    for words in (card, page):
+        assert "2026-12-21 10:00" in words
+    assert moment not in card
 
 
 # -- The forecast ----------------------------------------------------------------------------------

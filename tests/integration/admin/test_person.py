@@ -24,7 +24,7 @@ from memory.recall.admin.console import console_url
 from memory.users import progress
 from memory.versions.admin.project import project_url
 from memory.versions.models.checkpoints import Checkpoint
-from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint, make_run
 from tests.integration.admin.conftest import Populate, Rows, page_url, rows_at, shown, text_of
 
@@ -125,7 +125,7 @@ def test_viewer_of_users_sees_nothing_else(staff: Callable[..., Client], rows: R
 # -- What leads ------------------------------------------------------------------------------------
 
 
-def test_ways_time_bar_and_live_alerts_lead_the_page(admin_client: Client, rows: Rows) -> None:
+def test_who_it_is_and_live_alerts_lead_the_page(admin_client: Client, rows: Rows) -> None:
     user, alert = rows[MemoryUser], rows[Alert]
 
     page = text_of(admin_client.get(page_url(user)))
@@ -133,16 +133,18 @@ def test_ways_time_bar_and_live_alerts_lead_the_page(admin_client: Client, rows:
     places = [
         page.index(words)
         for words in (
-            "<b>Now:</b>",
-            'aria-label="Pages about this user"',
+            f"{user.workspace.name}</bdi></a> · ",
+            "Live alerts</h2>",
+            f'<a href="{page_url(alert)}">',
             f'<a class="button" href="{console_url(user)}">Query console</a>',
             f'<a class="button" href="{url("timeline", user)}">Timeline</a>',
             f'<a class="button" href="{project_url(rows[Checkpoint].pk)}">Project, file by file',
             f'<a class="button" href="{own_constraint_url(user)}">Constraints for this user',
+            'value="pause"',
+            "<b>Now:</b>",
             'class="time-bar"',
-            "Live alerts</h2>",
-            f'<a href="{page_url(alert)}">',
             "Outcomes of",
+            'name="metadata"',
         )
     ]
     assert places == sorted(places)
@@ -152,6 +154,24 @@ def test_viewer_of_users_has_no_other_links(staff: Callable[..., Client], rows: 
     found = panel(staff("view_memoryuser"), rows[MemoryUser])
 
     assert (found["ways"], found["day"]["sees_alerts"]) == ([], False)
+
+
+def test_what_prepares_a_model_call_is_on_time_line_alone(
+    admin_client: Client, user: MemoryUser
+) -> None:
+    for outcome in (RunOutcome.OK, RunOutcome.TIMEOUT):
+        Run.objects.create(
+            user=user,
+            kind=RunKind.OUTLOOK,
+            trigger=RunTrigger.MODEL,
+            instant=timezone.now(),
+            status=RunStatus.DONE,
+            outcome=outcome,
+            finished_at=timezone.now(),
+        )
+
+    assert len(panel(admin_client, user)["moments"]) == 1
+    assert len(admin_client.get(url("timeline", user)).context["moments"]) == 2
 
 
 def test_staff_queries_are_on_time_line_alone(admin_client: Client, user: MemoryUser) -> None:
