@@ -17,6 +17,7 @@ from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.text import capfirst
 
 from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import plain_column
@@ -62,6 +63,25 @@ class _Noted:
     Whoever opens such a form must have proved recently who they are.
     """
 
+    row_name = ""
+
+    def _names(self, extra_context: dict[str, Any] | None, title: str) -> dict[str, Any]:
+        """Return what the rows are called, which is not what Django calls its models."""
+        opts: Any = self.opts  # type: ignore[attr-defined]
+        return {
+            "title": title,
+            "row_name": self.row_name,
+            "list_name": f"{capfirst(self.row_name)}s",
+            "list_url": reverse(f"admin:auth_{opts.model_name}_changelist"),
+            **(extra_context or {}),
+        }
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        names = self._names(extra_context, f"{capfirst(self.row_name)}s")
+        return super().changelist_view(request, names)  # type: ignore[misc]
+
     @recent_sign_in.required
     def changeform_view(
         self,
@@ -70,8 +90,9 @@ class _Noted:
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
+        title = capfirst(self.row_name) if object_id else f"Add {self.row_name}"
         return super().changeform_view(  # type: ignore[misc]
-            request, object_id, form_url, extra_context
+            request, object_id, form_url, self._names(extra_context, title)
         )
 
     @recent_sign_in.required
@@ -118,6 +139,8 @@ for _app in ("account", "mfa", "socialaccount", "usersessions"):
 class RoleAdmin(_Noted, GroupAdmin):
     """Groups, which serve as staff roles; the server maintains those listed in docs/staff.md."""
 
+    row_name = "role"
+
 
 class RolesField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg] # no generic at runtime
     """A choice of roles, each with what it is for."""
@@ -148,6 +171,7 @@ class StaffUserAdmin(_Noted, UserAdmin[User]):
     class Media:
         css = {"all": ["memory/admin.css"]}
 
+    row_name = "staff account"
     form = StaffUserForm
     inlines = [StaffAccessInline]
     filter_horizontal = ["user_permissions"]

@@ -41,7 +41,7 @@ class Section(StrEnum):
     """The rooms of the admin, in their order; machinery is a part of the server's."""
 
     ALERTS = "Alerts"
-    PEOPLE = "People"
+    PEOPLE = "Users"
     CONSTRAINTS = "Constraints"
     LANGUAGE_MODELS = "Language models"
     DELIVERIES = "Deliveries"

@@ -17,7 +17,7 @@ def test_viewer_of_one_list_sees_one_section(client: Client) -> None:
 
     rooms = client.get("/admin/").context["app_list"]
 
-    assert [(room["name"], len(room["models"])) for room in rooms] == [("People", 1)]
+    assert [(room["name"], len(room["models"])) for room in rooms] == [("Users", 1)]
 
 
 def test_times_are_sortable_and_name_their_zone() -> None:
