@@ -19,17 +19,21 @@ from memory.kernel.admin.display import (
     shortened,
     source,
 )
-from memory.kernel.admin.links import link_to_key
+from memory.kernel.admin.links import link, link_to_key
 from memory.kernel.settings import environment, sandbox_limits
 from memory.kernel.texts import REDACTED
 from memory.log.admin.links import links_to_entries
+from memory.project import RecordId
 from memory.versions.admin.edits import show_edits
 from memory.versions.admin.results import Stage, show_value
 from memory.versions.admin.verdicts import gate
+from memory.versions.models.checkpoints import RecordLocation
 from memory.versions.models.runs import BY_MODEL, Run, RunKind, RunOutcome
 
 # Maximum number of records shown as evidence for an answer.
 SHOWN_EVIDENCE = 20
+# With more records than this, the evidence is folded.
+UNFOLDED_EVIDENCE = 8
 # The limits that can cause each outcome.
 LIMITS_OF = {
     RunOutcome.TIMEOUT: ("wall_seconds", "cpu_seconds", "total_seconds"),
@@ -206,12 +210,18 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
     if not evidence:
         return value
     records = [
-        (f"{one['domain']}.{one['collection']} {key!r}", sources)
+        (RecordId(one["domain"], one["collection"], key), sources)
         for one in evidence["records"]
         for key, sources in zip(one["keys"], one["sources"], strict=True)
     ]
     shown = records[:SHOWN_EVIDENCE]
-    named = [inline(name) for name, _ in shown]
+    rows = RecordLocation.objects.filter(user=run.user, key__in={one.key for one, _ in shown})
+    pages = {RecordId(row.domain, row.collection, row.key): row for row in rows}
+    named: list[SafeString | str] = [
+        link(pages[one], name) if one in pages else inline(name)
+        for one, _ in shown
+        for name in (f"{one.domain}.{one.collection} {one.key!r}",)
+    ]
     if (rest := evidence["count"] - len(shown)) > 0:
         named.append(format_html("and {} more", rest))
     rests = format_html(
@@ -229,7 +239,7 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
             )
         )
     # The value already shows its own records with their entries, so this evidence stays folded.
-    unfold = evidence["scope"] != "value"
+    unfold = evidence["scope"] != "value" and len(shown) <= UNFOLDED_EVIDENCE
     return format_html(
         "{}{}",
         value,
