@@ -127,3 +127,12 @@ def test_a_new_user_is_created_and_problems_are_shown(browser: Browser, system: 
 
     assert client.get("users/new%2Fone/")[0] == 200
     assert not [one for one in trouble if "violates" in one]
+
+
+def test_a_wrong_key_is_named_so(browser: Browser, system: System) -> None:
+    with visitor(browser, system, []) as page:
+        page.goto("/playground/")
+        enter(page, "uac_0_0", "player")
+
+        expect(page.get_by_role("alert")).to_contain_text("This server knows no such key")
+        expect(page.get_by_role("button", name="Enter")).to_be_visible()

@@ -83,6 +83,10 @@ async function enter() {
     try {
         await read(user);
     } catch (error) {
+        if (error.problem?.status === 401) {
+            const detail = 'This server knows no such key. Was all of it copied? It may have been revoked, or have expired.';
+            throw Object.assign(error, {problem: {title: 'Wrong key', detail}});
+        }
         if (error.problem?.status !== 404) {
             throw error;
         }

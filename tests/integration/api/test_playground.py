@@ -18,6 +18,7 @@ def test_the_playground_needs_no_login_and_no_other_server() -> None:
     assert page.status_code == 200
     assert page["Content-Security-Policy"] == POLICY
     text = page.content.decode()
+    assert 'href="/admin/"' in text
     assert 'data-users="/v1/users/"' in text
     assert IN_THE_PAGE.search(text) is None
     assert not re.search(r"(?:src|href)=\"https?:", text)
