@@ -309,9 +309,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             return alert.message
         return headline_of(alert, describe_rules(alert.user).get(alert.constraint, ""))
 
-    @content_column("message", "message")
+    @plain_column("message")
     def headline(self, alert: Alert) -> str:
-        return inline(shortened(headline_of(alert), 500))
+        hidden = masking.is_hidden()
+        text = masking.name_of(alert) if hidden else shortened(headline_of(alert), 500)
+        return inline(text)
 
     @content_column("message", "message")
     def detail(self, alert: Alert) -> str:

@@ -242,6 +242,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         if not self.search_fields:
             noun = "user id" if owner_paths(self.model) else "workspace"
             changes.search_help_text = f"Search by {noun}."
+        elif len(changes.search_fields) < len(self.search_fields):
+            fields = (name.lstrip("^=@").split("__")[-1] for name in changes.search_fields)
+            changes.search_help_text = f"Search by {', '.join(fields).replace('_', ' ')}."
         return changes
 
     def _owner_names(self) -> list[str]:

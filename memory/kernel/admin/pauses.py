@@ -15,7 +15,7 @@ from memory.kernel import pauses
 from memory.kernel.admin.actions import ask, note_of, report, staff_of
 from memory.kernel.admin.base import MemoryAdmin, ReadOnlyAdmin
 from memory.kernel.admin.columns import content_column, plain_column
-from memory.kernel.admin.display import badge, counted, first_lines, inline, shortened
+from memory.kernel.admin.display import badge, counted, first_lines, inline, local_time, shortened
 from memory.kernel.admin.filters import presence_filter
 from memory.kernel.admin.links import MAX_LINKS, link
 from memory.kernel.admin.masking import content
@@ -55,7 +55,7 @@ class PauseAdmin(PausedAdmin[Pause]):
     list_display = ["of_link", "state", "why", "paused_at", "paused_by", "resumed_at"]
     list_display_links = ["state"]
     list_filter = [ResumedFilter, "workspace"]
-    list_select_related = ["user", "workspace"]
+    list_select_related = ["user__workspace", "workspace"]
     search_fields = ["user__user_id", "workspace__name", "paused_by"]
     search_help_text = "Search by user id, workspace, or who paused the work."
     when_empty = "Nothing has been paused yet. Users and workspaces are paused on their own pages."
@@ -124,7 +124,11 @@ class PausableAdmin(MemoryAdmin[Of]):
         if not pause:
             return "not paused"
         scope = "" if _is_of(pause, row) else "with the whole workspace, "
-        since = date_format(localtime(pause.paused_at), "DATETIME_FORMAT")
+        since = (
+            local_time(pause.paused_at, row)
+            if isinstance(row, MemoryUser)
+            else date_format(localtime(pause.paused_at), "DATETIME_FORMAT")
+        )
         why = content(inline(shortened(pause.reason, 300))) if pause.reason else "no reason given"
         by = inline(f"{scope}since {since} by {pause.paused_by}")
         return format_html("{} {}: {}", link(pause, "paused"), by, why)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from django.contrib.admin import DateFieldListFilter
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Model
 from django.http import HttpRequest
@@ -43,6 +44,17 @@ class SteadyChangeList(ChangeList):
             return super().get_filters(request)
         finally:
             self.filter_params = given
+
+    @property
+    def unknown_filters(self) -> list[str]:
+        """The titles of the filters whose value in the address is none that they offer."""
+        return [
+            str(spec.title)
+            for spec in self.filter_specs
+            if spec.used_parameters
+            and not isinstance(spec, DateFieldListFilter)  # which takes any period
+            and not any(choice["selected"] for choice in spec.choices(self))
+        ]
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)

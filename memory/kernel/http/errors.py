@@ -258,5 +258,6 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether the request is for an admin page, which is shown in a browser."""
-    return request.path_info.startswith("/admin/")
+    """Return whether a browser shows the response: the admin's pages, and what a person opens."""
+    wants_page = "text/html" in request.headers.get("Accept", "")
+    return wants_page or request.path_info.startswith("/admin/")

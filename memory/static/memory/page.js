@@ -1,5 +1,6 @@
 'use strict';
-// Every page: "/" goes to the search in the header, and times are shown in the reader's zone.
+// Every page: "/" goes to the search in the header, times are shown in the reader's zone, and a new
+// key can be copied.
 document.addEventListener('keydown', event => {
     const field = document.getElementById('find-all');
     const typing = event.target.closest('input, textarea, select, .editor');
@@ -19,3 +20,14 @@ function localize(part) {
     part.querySelectorAll('.zone').forEach(name => { name.textContent = zone; });
 }
 localize(document);
+for (const secret of navigator.clipboard ? document.querySelectorAll('code.secret') : []) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'button';
+    button.textContent = 'Copy';
+    button.addEventListener('click', async () => {
+        await navigator.clipboard.writeText(secret.textContent);
+        button.textContent = 'Copied';
+    });
+    secret.after(button);
+}

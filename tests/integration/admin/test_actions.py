@@ -701,6 +701,8 @@ def test_pausing_asks_first_and_is_seen_on_the_page_and_in_lists(
     admin_client: Client, rows: Rows, model: type[MemoryUser | Workspace]
 ) -> None:
     Pause.objects.all().delete()
+    MemoryUser.objects.filter(pk=rows[MemoryUser].pk).update(metadata={"name": "Hugo Blanc"})
+    Workspace.objects.update(name_field="name")
 
     asked = act(admin_client, "pause", rows[model], note="on holiday")
     assert "no alert can open" in shown(asked)
@@ -714,3 +716,6 @@ def test_pausing_asks_first_and_is_seen_on_the_page_and_in_lists(
     assert "user paused" in shown(admin_client.get(list_url(Alert)))
     [user] = admin_client.get(list_url(MemoryUser)).context["cl"].result_list
     assert user.is_paused
+    if model is MemoryUser:
+        assert f"({rows[MemoryUser].time_zone}) by staff:admin" in page
+        assert "Hugo Blanc" in shown(admin_client.get(list_url(Pause)))

@@ -626,4 +626,6 @@ def test_account_without_workspaces_is_told_so(staff: Callable[..., Client], row
     assert "There are no live alerts" not in words
     assert "No open alerts" not in words
     assert "Nothing in this period" not in words
-    assert "Your account sees no workspace" in shown(client.get(list_url(Alert)))
+    listed = shown(client.get(list_url(Alert)))
+    assert "Your account sees no workspace" in listed
+    assert "No constraint has raised an alert yet" not in listed

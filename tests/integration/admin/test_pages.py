@@ -190,6 +190,67 @@ def test_a_run_leads_to_its_alerts(admin_client: Client, rows: Rows) -> None:
     assert "19.1" in words  # megabytes
 
 
+@pytest.mark.parametrize("path", ["/nope", "/admin/nope/"])
+def test_a_browser_gets_a_page_for_an_unknown_address(admin_client: Client, path: str) -> None:
+    page = admin_client.get(path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+
+    assert page.status_code == 404
+    assert page["Content-Type"].startswith("text/html")
+    assert "There is no such page" in page.content.decode()
+    if not path.startswith("/admin/"):
+        for accepted in ("*/*", "application/json"):
+            answer = admin_client.get(path, headers={"Accept": accepted})
+            assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
+
+
+@pytest.mark.parametrize(("model", "name"), [("user", "Staff accounts"), ("group", "Roles")])
+def test_accounts_and_roles_are_not_called_users_and_groups(
+    admin_client: Client, model: str, name: str
+) -> None:
+    for page in ("changelist", "add"):
+        words = shown(admin_client.get(reverse(f"admin:auth_{model}_{page}")))
+        assert f"Home › {name}" in words
+        assert "› Authentication and Authorization" not in words
+    assert f"Add {name[:-1].lower()} | UaC" in words
+
+
+def test_many_records_behind_an_answer_are_folded_and_linked(
+    admin_client: Client, rows: Rows
+) -> None:
+    location, run = rows[RecordLocation], rows[Run]
+
+    def page(keys: list[str]) -> str:
+        records = {
+            "class": "Drug",
+            "domain": location.domain,
+            "collection": location.collection,
+            "keys": keys,
+            "sources": [[1]] * len(keys),
+        }
+        output = {
+            "value": 2,
+            "type": "int",
+            "evidence": {"scope": "read", "count": len(keys), "records": [records]},
+        }
+        made = Run.objects.create(
+            user=run.user,
+            kind=RunKind.QUERY,
+            trigger=RunTrigger.API,
+            instant=run.instant,
+            checkpoint=run.checkpoint,
+            input={"code": "x"},
+            output=output,
+        )
+        return text_of(admin_client.get(page_url(made)))
+
+    few, many = page([location.key]), page([location.key, *map(str, range(9))])
+
+    assert page_url(location) in few
+    assert page_url(location) in many
+    assert "<details open><summary>Based on 1 record" in few
+    assert "<details><summary>Based on 10 records" in many
+
+
 UNKNOWN = "00000000-0000-0000-0000-000000000000"
 TRIPS = {
     "class": "Trip",
