@@ -180,7 +180,7 @@ ENTRY: Schema = object_schema(
             enum=["message", "fact", "correction", "record"],
         ),
         "content": _text("The text of a message, fact or correction."),
-        "role": _text("For a message: user, assistant, …"),
+        "role": _text("For a message: user (the default), assistant, tool …"),
         "speaker": _text("The speaker's name, if there are several speakers."),
         "session_id": _text("For a message: the conversation that it belongs to."),
         "occurred_at": _text("When it was said or was true, with a UTC offset; default: now."),
