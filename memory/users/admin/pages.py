@@ -185,8 +185,7 @@ class UserPages(PausableAdmin[MemoryUser]):
 
 def _facts(request: HttpRequest, user: MemoryUser) -> list[SafeString | str]:
     """Return a user's workspace and time zone, when we last heard of them, and since when."""
-    newest = rows_for(request, LogEntry).filter(user=user, seq=user.last_seq)
-    heard = newest.values_list("recorded_at", flat=True).first()
+    heard = getattr(user, "last_heard_at", None) if may_see(request, LogEntry) else None
     return [
         link(user.workspace),
         user.time_zone,

@@ -159,6 +159,7 @@ class MemoryUserAdmin(UserPages):
         return erase_chosen(request, queryset, "erase")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
+        newest = LogEntry.objects.filter(user=OuterRef("pk"), seq=OuterRef("last_seq")).order_by()
         return (
             super()
             .get_queryset(request)
@@ -174,6 +175,7 @@ class MemoryUserAdmin(UserPages):
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),
                 records=_number_of(RecordLocation.objects.filter(retired_version=None)),
+                last_heard_at=Subquery(newest.values("recorded_at")),
                 has_merged=Exists(Merge.objects.filter(user=OuterRef("pk"))),
                 is_paused=ExpressionWrapper(
                     pauses.are_paused("pk", "workspace"), output_field=BooleanField()

@@ -154,6 +154,15 @@ def test_viewer_of_users_has_no_other_links(staff: Callable[..., Client], rows: 
     found = panel(staff("view_memoryuser"), rows[MemoryUser])
 
     assert (found["ways"], found["day"]["sees_alerts"]) == ([], False)
+    assert "last heard" not in " ".join(found["facts"])
+
+
+def test_who_it_is_includes_when_we_last_heard_of_them(admin_client: Client, rows: Rows) -> None:
+    newest = rows[MemoryUser].entries.order_by("-seq")[0]
+
+    facts = " ".join(panel(admin_client, rows[MemoryUser])["facts"])
+
+    assert f'last heard <time datetime="{newest.recorded_at.isoformat()}"' in facts
 
 
 def test_what_prepares_a_model_call_is_on_time_line_alone(
