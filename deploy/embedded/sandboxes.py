@@ -4,7 +4,12 @@ import os
 from collections.abc import Callable, Mapping
 
 from deploy.embedded.process import ProcessFailed
-from workers.sandbox.build import ImageNotBuilt, ensure_image, ensure_typecheck_image
+from workers.sandbox.build import (
+    ImageNotBuilt,
+    ensure_convert_image,
+    ensure_image,
+    ensure_typecheck_image,
+)
 from workers.sandbox.runner import AUTO
 
 
@@ -29,6 +34,8 @@ def prepare_sandboxes(
         image = ensure_image(say=report)
         if not variables.get("UAC_TYPECHECK_IMAGE"):
             ensure_typecheck_image(image, say=report)
+        if not variables.get("UAC_CONVERT_IMAGE"):
+            ensure_convert_image(image, say=report)
     except ImageNotBuilt as error:
         if chosen != AUTO:
             raise ProcessFailed(f"UAC_SANDBOX_RUNNER is {chosen}: {error}") from None

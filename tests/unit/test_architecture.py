@@ -12,7 +12,10 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "architecture"
 WALK = FOLDER / "life-of-an-entry.md"
 PAGES = [ROOT / "ARCHITECTURE.md", *sorted(FOLDER.glob("*.md"))]
-TOP = "benchmarks|deploy|docs|memory|releasing|sandbox_image|tests|typecheck_image|uac_site|workers"
+TOP = (
+    "benchmarks|convert_image|deploy|docs|memory|releasing|sandbox_image|tests|typecheck_image"
+    "|uac_site|workers"
+)
 PATHS = re.compile(rf"`((?:{TOP})/[\w./-]*)`")
 LINKS = re.compile(r"\]\((?!http|#)([^)#]+)(?:#[^)]*)?\)")
 STOP = re.compile(r"^\| \d+ \| `([^`]+)` \| `([^`]+)` \|", re.MULTILINE)

@@ -3,8 +3,8 @@
 The sandbox image is built from `sandbox_image/Dockerfile` on a base image with Python. If the
 engine neither has the official image with the server's version of Python nor can pull it, a base
 image is built from the packages of this Debian or Ubuntu system: it contains an interpreter, its
-libraries and the time zone database, but no shell. The type checker's image is built from
-`typecheck_image/Dockerfile` on the sandbox image.
+libraries and the time zone database, but no shell. The images of the type checker and
+of the converter of documents are built on the sandbox image.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import docker
 from docker.errors import APIError, BuildError, DockerException, ImageNotFound
 
 from workers.sandbox.image import SOURCES, default_image
-from workers.sandbox.type_checker_image import typecheck_image_name, write_context
+from workers.sandbox.program_images import CONVERT, TYPECHECK, ProgramImage
 
 BASE_TAG = "uac-python:debian"
 ENGINE_SECONDS = 300
@@ -61,13 +61,32 @@ def ensure_typecheck_image(
     `base` is the sandbox image. Its Python version must match the server's, because the server's
     mypy is copied into the type checker's image. Raises ImageNotBuilt if the image cannot be built.
     """
-    name = typecheck_image_name()
+    return _ensure_program_image(TYPECHECK, base, {"PYTHON": _python_version()}, renew, say)
+
+
+def ensure_convert_image(
+    base: str, *, renew: bool = False, say: Callable[[str], None] = lambda line: None
+) -> str:
+    """Build this release's converter image unless the engine already has it; return its name.
+
+    `base` is the sandbox image. Raises ImageNotBuilt if the image cannot be built.
+    """
+    return _ensure_program_image(CONVERT, base, {}, renew, say)
+
+
+def _ensure_program_image(
+    image: ProgramImage,
+    base: str,
+    arguments: Mapping[str, str],
+    renew: bool,
+    say: Callable[[str], None],
+) -> str:
+    name = image.name()
     with _engine() as client:
         if renew or not _has(client, name):
             with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
-                write_context(Path(folder))
-                arguments = {"BASE": base, "PYTHON": _python_version()}
-                _build(client, name, Path(folder), arguments, say)
+                image.write_context(Path(folder))
+                _build(client, name, Path(folder), {"BASE": base, **arguments}, say)
     return name
 
 
@@ -218,7 +237,7 @@ def run_program(command: list[str], folder: Path | None = None) -> str:
 
 
 def main() -> int:
-    """Build both images and print the name of the sandbox image."""
+    """Build all images and print the name of the sandbox image."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.build", description=__doc__)
     parser.add_argument("--base", help="base image to build on, with Python 3.11 or newer")
     arguments = parser.parse_args()
@@ -226,6 +245,7 @@ def main() -> int:
     try:
         name = ensure_image(arguments.base, renew=True, say=say)
         ensure_typecheck_image(name, renew=True, say=say)
+        ensure_convert_image(name, renew=True, say=say)
     except ImageNotBuilt as error:
         _write(sys.stderr, f"The sandbox image was not built: {error}")
         return 1

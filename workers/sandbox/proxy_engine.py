@@ -16,9 +16,9 @@ from django.conf import settings
 
 from workers.sandbox.image import default_image
 from workers.sandbox.ownership import LABEL
+from workers.sandbox.program_images import convert_image_name, typecheck_image_name
 from workers.sandbox.proxy_requests import READ_BYTES, Request, RequestDenied, read_head
 from workers.sandbox.proxy_template import from_template
-from workers.sandbox.type_checker_image import typecheck_image_name
 
 # Maximum size of a response from the engine, in bytes, and the response timeout, in seconds.
 ANSWER_BYTES = 32 * 1024 * 1024
@@ -235,6 +235,7 @@ def _image_names() -> set[str]:
     return {
         settings.UAC_SANDBOX_IMAGE or default_image(),
         settings.UAC_TYPECHECK_IMAGE or typecheck_image_name(),
+        settings.UAC_CONVERT_IMAGE or convert_image_name(),
     }
 
 

@@ -16,9 +16,9 @@ from workers.sandbox.exchange import read_message
 from workers.sandbox.interface import Program
 from workers.sandbox.limits import DEFAULT_SHAPE
 from workers.sandbox.metrics import measured
+from workers.sandbox.program_images import typecheck_image_name
 from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import configured_runner
-from workers.sandbox.type_checker_image import typecheck_image_name
 
 # Seconds to wait for a response: more than a check may take under its own CPU time limit.
 DEADLINE_SECONDS = 60.0

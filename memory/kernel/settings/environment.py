@@ -208,6 +208,8 @@ SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
             " built by `make image`."),
     Setting("UAC_TYPECHECK_IMAGE", "", "Image in which types are checked; by default this release's"
             " image, also built by `make image`."),
+    Setting("UAC_CONVERT_IMAGE", "", "Image in which documents are converted to text; by default"
+            " this release's image, also built by `make image`."),
     Setting("UAC_SANDBOX_RUNTIME", "", "OCI runtime for the containers, such as `crun` or gVisor's"
             " `runsc`; by default the engine's own. See [runtimes.md](runtimes.md)."),
     Setting("UAC_SANDBOX_HOST", "", "Unique name of a sandbox worker; by default its Celery node's"

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from releasing.parts import bill, parts_of
-from workers.sandbox.build import ensure_image, ensure_typecheck_image
+from workers.sandbox.build import ensure_convert_image, ensure_image, ensure_typecheck_image
 
 pytestmark = pytest.mark.docker
 
@@ -23,7 +23,8 @@ for path in glob.glob("/var/lib/dpkg/status.d/*") + glob.glob("/var/lib/dpkg/inf
 
 def test_list_of_parts_is_what_is_installed() -> None:
     sandbox = ensure_image()
-    for image in (sandbox, ensure_typecheck_image(sandbox)):
+    typecheck, convert = ensure_typecheck_image(sandbox), ensure_convert_image(sandbox)
+    for image in (sandbox, typecheck, convert):
         command = ["docker", "run", "--rm", "--network=none", "--entrypoint=python3", image]
         seen = subprocess.run([*command, "-c", LOOK], capture_output=True, text=True, check=True)
         there = {tuple(line.split(" ", 1)) for line in seen.stdout.splitlines()}
@@ -38,4 +39,5 @@ def test_list_of_parts_is_what_is_installed() -> None:
         }
         # An image without Debian's Python has one from elsewhere, and Debian's C library.
         assert any(name.startswith("libc6") for kind, name in there if kind == "debian")
-        assert any(name.startswith("mypy-") for kind, name in there) == (image != sandbox)
+        assert any(name.startswith("mypy-") for kind, name in there) == (image == typecheck)
+        assert any(name.startswith("pypdf-") for kind, name in there) == (image == convert)

@@ -12,7 +12,12 @@ def engine_without_type_checker(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(base: str, **options: object) -> str:
         raise ImageNotBuilt("this base has another Python")
 
-    for name in ("UAC_SANDBOX_RUNNER", "UAC_SANDBOX_IMAGE", "UAC_TYPECHECK_IMAGE"):
+    for name in (
+        "UAC_SANDBOX_RUNNER",
+        "UAC_SANDBOX_IMAGE",
+        "UAC_TYPECHECK_IMAGE",
+        "UAC_CONVERT_IMAGE",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sandboxes, "ensure_image", lambda **options: "uac-sandbox:1")
     monkeypatch.setattr(sandboxes, "ensure_typecheck_image", fail)
