@@ -1,18 +1,17 @@
 """Convert documents to text until the input ends: `python -m convert_image.converter`.
 
-A request {"name", "content": base64} is answered with {"outcome": "ok", "media_type", "parts"},
-where each part is {"page", "text"}, or with the outcome that says why there is no text. Nothing is
-written, and nothing is kept between requests.
+A request {"name", "content": base64, "limits": {"pages", "characters", "seconds"}} is answered with
+{"outcome": "ok", "media_type", "parts"}, where each part is {"page", "text"}, or with the outcome
+that says why there is no text. Nothing is written, and nothing is kept between requests.
 """
 
 import base64
 import sys
 from typing import Any
 
-from convert_image.formats import Unreadable, convert
+from convert_image.formats import Limits, Unreadable, convert
 from sandbox_image import programs
 
-CPU_SECONDS = 30
 MEMORY_BYTES = 768 * 1024 * 1024
 
 
@@ -24,16 +23,18 @@ def main() -> None:
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Return the document's media type and the text of its pages, or why it has none."""
+    limits = request["limits"]
+    most = Limits(limits["pages"], limits["characters"])
     return programs.answer_in_fork(
-        lambda: _convert(request["name"], base64.b64decode(request["content"])),
-        CPU_SECONDS,
+        lambda: _convert(request["name"], base64.b64decode(request["content"]), most),
+        limits["seconds"],
         MEMORY_BYTES,
     )
 
 
-def _convert(name: str, content: bytes) -> dict[str, Any]:
+def _convert(name: str, content: bytes, limits: Limits) -> dict[str, Any]:
     try:
-        media_type, parts = convert(name, content)
+        media_type, parts = convert(name, content, limits)
     except Unreadable as error:
         return {"outcome": error.outcome}
     except MemoryError:

@@ -18,8 +18,6 @@ from defusedxml import ElementTree
 from pypdf import PdfReader
 from pypdf.errors import DependencyError, FileNotDecryptedError, LimitReachedError
 
-MAX_PAGES = 2_000
-MAX_CHARACTERS = 2_000_000
 MAX_MEMBERS = 10_000
 MAX_UNPACKED_BYTES = 128 * 1024 * 1024
 MAX_MAIL_DEPTH = 3
@@ -63,6 +61,14 @@ BY_ENDING = {
 TEXTS = (HTML, MAIL, MBOX, MARKDOWN, TEXT)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """The most pages, and characters of text, that a document may have."""
+
+    pages: int
+    characters: int
+
+
 class Unreadable(Exception):
     """A document without text for us; `outcome` is the reason."""
 
@@ -79,26 +85,22 @@ class Part:
     text: str
 
 
-def convert(name: str, content: bytes) -> tuple[str, list[Part]]:
+def convert(name: str, content: bytes, limits: Limits, depth: int = 0) -> tuple[str, list[Part]]:
     """Return the document's media type and its parts with text; raise Unreadable if it has none.
 
-    Raises whatever the parsers do with a malformed file.
+    `depth` is the number of mails that the document is attached within. Raises whatever the parsers
+    do with a malformed file.
     """
-    return _convert(name, content, depth=0)
-
-
-def _convert(name: str, content: bytes, depth: int) -> tuple[str, list[Part]]:
     if not content.strip(b"\0 \t\r\n"):
         raise Unreadable("empty")
     media_type = _detect(name, content)
-    read = _mail(depth) if media_type in (MAIL, MBOX) else READERS[media_type]
     parts, characters = [], 0
-    for part in read(content):
-        if part.page is not None and part.page > MAX_PAGES:
+    for part in READERS[media_type](content, limits, depth):
+        if part.page is not None and part.page > limits.pages:
             raise Unreadable("too_many_pages")
         text = UNPRINTABLE.sub("", part.text.replace("\r\n", "\n").replace("\r", "\n")).strip()
         characters += len(text)
-        if characters > MAX_CHARACTERS:
+        if characters > limits.characters:
             raise Unreadable("too_long")
         if text:
             parts.append(Part(part.page, text))
@@ -154,7 +156,7 @@ def _open_archive(content: bytes) -> zipfile.ZipFile:
     return archive
 
 
-def _read_pdf(content: bytes) -> Iterator[Part]:
+def _read_pdf(content: bytes, limits: Limits, depth: int) -> Iterator[Part]:
     try:
         reader = PdfReader(io.BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):
@@ -167,7 +169,7 @@ def _read_pdf(content: bytes) -> Iterator[Part]:
         raise Unreadable("unpacks_too_large") from None
 
 
-def _read_docx(content: bytes) -> Iterator[Part]:
+def _read_docx(content: bytes, limits: Limits, depth: int) -> Iterator[Part]:
     """Read the text and the notes. A page ends where the program that saved the file ended it."""
     archive = _open_archive(content)
     pages: list[list[str]] = [[]]
@@ -201,7 +203,7 @@ def _word_texts(root: Element) -> Iterator[str]:
             yield "\n"
 
 
-def _read_xlsx(content: bytes) -> Iterator[Part]:
+def _read_xlsx(content: bytes, limits: Limits, depth: int) -> Iterator[Part]:
     """Read the sheets' cells with the values that were computed last; a sheet is a page."""
     _open_archive(content)
     workbook = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
@@ -211,14 +213,14 @@ def _read_xlsx(content: bytes) -> Iterator[Part]:
         for row in sheet.iter_rows(values_only=True):
             line = "\t".join("" if value is None else str(value) for value in row).rstrip()
             characters += len(line)
-            if characters > MAX_CHARACTERS:
+            if characters > limits.characters:
                 raise Unreadable("too_long")
             if line:
                 lines.append(line)
         yield Part(number, "\n".join(lines) if len(lines) > 1 else "")
 
 
-def _read_pptx(content: bytes) -> Iterator[Part]:
+def _read_pptx(content: bytes, limits: Limits, depth: int) -> Iterator[Part]:
     """Read the slides in the order in which they are shown; a slide is a page."""
     archive = _open_archive(content)
     links = {
@@ -302,11 +304,11 @@ def _html_text(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _read_html(content: bytes) -> Iterator[Part]:
+def _read_html(content: bytes, limits: Limits, depth: int) -> Iterator[Part]:
     yield Part(None, _html_text(_decode(content)))
 
 
-def _read_text(content: bytes) -> Iterator[Part]:
+def _read_text(content: bytes, limits: Limits, depth: int) -> Iterator[Part]:
     yield Part(None, _decode(content))
 
 
@@ -319,24 +321,20 @@ def _decode(content: bytes) -> str:
         return content.decode("cp1252", errors="replace")
 
 
-def _mail(depth: int) -> Callable[[bytes], Iterator[Part]]:
-    """Return a reader of mails, `depth` levels deep in others; a message of a mailbox is a page."""
-
-    def read(content: bytes) -> Iterator[Part]:
-        ends = [match.span() for match in ENVELOPE.finditer(content)]
-        starts = [end for _, end in ends] if content.startswith(b"From ") else [0]
-        stops = [start for start, _ in ends][1:] if len(starts) == len(ends) else []
-        for number, start in enumerate(starts, 1):
-            source = content[start : (stops[number - 1] if number <= len(stops) else None)]
-            if not HEADER.match(source):
-                raise Unreadable("wrong_type")
-            message = email.message_from_bytes(source, policy=email.policy.default)
-            yield Part(number, "\n".join(_message_texts(message, depth)))
-
-    return read
+def _read_mail(content: bytes, limits: Limits, depth: int) -> Iterator[Part]:
+    """Read a mail, or those of a mailbox; a message is a page."""
+    ends = [match.span() for match in ENVELOPE.finditer(content)]
+    starts = [end for _, end in ends] if content.startswith(b"From ") else [0]
+    stops = [start for start, _ in ends][1:] if len(starts) == len(ends) else []
+    for number, start in enumerate(starts, 1):
+        source = content[start : (stops[number - 1] if number <= len(stops) else None)]
+        if not HEADER.match(source):
+            raise Unreadable("wrong_type")
+        message = email.message_from_bytes(source, policy=email.policy.default)
+        yield Part(number, "\n".join(_message_texts(message, limits, depth)))
 
 
-def _message_texts(message: EmailMessage, depth: int) -> Iterator[str]:
+def _message_texts(message: EmailMessage, limits: Limits, depth: int) -> Iterator[str]:
     for name in ("From", "To", "Cc", "Date", "Subject"):
         if message[name]:
             yield f"{name}: {message[name]}"
@@ -347,7 +345,7 @@ def _message_texts(message: EmailMessage, depth: int) -> Iterator[str]:
     for number, attachment in enumerate(message.iter_attachments(), 1):
         if number > MAX_ATTACHMENTS:
             raise Unreadable("too_many_attachments")
-        yield _attachment_text(attachment, depth + 1)
+        yield _attachment_text(attachment, limits, depth + 1)
 
 
 def _decode_body(body: MIMEPart) -> str:
@@ -359,7 +357,7 @@ def _decode_body(body: MIMEPart) -> str:
         return _decode(payload)
 
 
-def _attachment_text(attachment: EmailMessage, depth: int) -> str:
+def _attachment_text(attachment: EmailMessage, limits: Limits, depth: int) -> str:
     """Return the text of an attachment, or why it has none, below its name."""
     is_mail = attachment.get_content_type() == MAIL
     name = attachment.get_filename() or ("message.eml" if is_mail else "")
@@ -371,7 +369,7 @@ def _attachment_text(attachment: EmailMessage, depth: int) -> str:
             content = inner.as_bytes()
         if not isinstance(content, bytes):
             raise Unreadable("empty")
-        _, parts = _convert(name, content, depth)
+        _, parts = convert(name, content, limits, depth)
     except Unreadable as error:
         if error.outcome == "too_long":
             raise
@@ -379,12 +377,14 @@ def _attachment_text(attachment: EmailMessage, depth: int) -> str:
     return "\n".join([f"\n[Attachment {name}]", *(part.text for part in parts)])
 
 
-READERS: dict[str, Callable[[bytes], Iterator[Part]]] = {
+READERS: dict[str, Callable[[bytes, Limits, int], Iterator[Part]]] = {
     PDF: _read_pdf,
     DOCX: _read_docx,
     XLSX: _read_xlsx,
     PPTX: _read_pptx,
     HTML: _read_html,
+    MAIL: _read_mail,
+    MBOX: _read_mail,
     TEXT: _read_text,
     MARKDOWN: _read_text,
 }

@@ -16,6 +16,7 @@ import memory.kernel.models.users
 import memory.kernel.models.workspaces
 import memory.kernel.staff.models
 import memory.llm.models
+import memory.log.models.documents
 import memory.log.models.entries
 import memory.log.models.merges
 import memory.log.models.redactions

@@ -19,7 +19,7 @@ from memory.integrations.api import imports, merging
 from memory.kernel.http import reference, unknown
 from memory.kernel.models.users import USER_ID_IN_PATH
 from memory.llm.api import reopening
-from memory.privacy.api import erasures, redactions
+from memory.privacy.api import documents, erasures, redactions
 from memory.recall.api import asking, context, projects, queries, search
 from memory.users import api
 from memory.versions.api import checkpoints, history, runs, schema
@@ -55,6 +55,7 @@ router.register("runs", runs.Runs, "run")
 router.register("users", api.Users, "user")
 router.register(f"{USER}checkpoints", checkpoints.Checkpoints, "checkpoint")
 router.register(f"{USER}constraints", constraints.Constraints, "constraint")
+router.register(f"{USER}documents", documents.Documents, "document")
 router.register(f"{USER}entries", redactions.Entries, "entry")
 router.register("webhooks", webhooks.Webhooks, "webhook")
 router.register("webhooks/<uuid:endpoint_id>/deliveries", webhooks.Deliveries, "delivery")
@@ -71,6 +72,11 @@ ENDPOINTS = [
     path("events/", events.Events.as_view(), name="events"),
     path("openapi.json", reference.Document.as_view(), name="openapi"),
     path("schema/", schema.WorkspaceSchema.as_view(), name="schema"),
+    path(
+        f"{USER}documents/<uuid:document_id>/content/",
+        documents.DocumentContent.as_view(),
+        name="document-content",
+    ),
     path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
     path(
         f"{USER}entries/<int:seq>/redaction/",

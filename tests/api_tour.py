@@ -22,6 +22,8 @@ from deploy.embedded.system import System
 from tests.system import LOCAL_WEBHOOKS, running_system
 from tests.waiting import eventually, scaled
 
+# Separates the parts of a form.
+BOUNDARY = "part"
 EXAMPLES = Path(__file__).parents[1] / "memory" / "kernel" / "http" / "examples.json"
 # Settings of the server: its endpoints may be on this machine, and nobody waits long.
 ENVIRONMENT = {
@@ -103,11 +105,13 @@ class Tour:
         *,
         query: Mapping[str, str] | None = None,
         least: bool = False,
+        file: bytes | None = None,
         **names: Any,
     ) -> Any:
         """Send a request and record it as the example of its operation; return the answer.
 
-        With `least`, it is recorded only if there is no example yet, whatever the answer.
+        With `least`, it is recorded only if there is no example yet, whatever the answer. A `file`
+        is uploaded instead of a body.
         """
         path = f"/v1/{template}"
         operation = path.removesuffix("/")  # as the document names it
@@ -119,13 +123,14 @@ class Tour:
         named = method != "GET" and not operation.endswith(READS)
         key = {"Idempotency-Key": f"{method} {template} {len(self.sent)}"} if named else {}
         self.sent.append(path)
-        status, answer, _ = self._send(method, url, body, key)
+        sent = body if file is None else _form(file)
+        status, answer, _ = self._send(method, url, sent, key)
         assert least or status < 300, f"{method} {url}: {status} {answer}"
         if status == 202 and "runner" in answer and (query or {}).get("wait") != "0":
             self.until("end of the run", lambda: self._is_done(answer["id"]))
-            status, answer, _ = self._send(method, url, body, key)
+            status, answer, _ = self._send(method, url, sent, key)
         if named and status < 300:
-            again, _, headers = self._send(method, url, body, key)
+            again, _, headers = self._send(method, url, sent, key)
             assert again < 300, f"{method} {url} again: {again}"
             assert headers["Idempotent-Replayed"] == "true", f"{method} {url} is done twice"
             self.replayed.add(f"{method} {operation}")
@@ -133,6 +138,8 @@ class Tour:
         example: dict[str, Any] = {"status": status, "parameters": {**names, **(query or {})}}
         if body is not None:
             example["body"] = body
+        if file is not None:
+            example["file"] = file.decode()
         if answer is not None:
             example["answer"] = answer
         if not least or f"{method} {operation}" not in self.examples:
@@ -146,13 +153,19 @@ class Tour:
     def _send(
         self, method: str, url: str, body: Any, headers: Mapping[str, str]
     ) -> tuple[int, Any, Message]:
+        is_form = isinstance(body, bytes)
+        form = f"multipart/form-data; boundary={BOUNDARY}"
         request = urllib.request.Request(
             url,
             method=method,
-            data=None if body is None else json.dumps(body).encode(),
+            data=body if body is None or is_form else json.dumps(body).encode(),
             headers={
                 "Authorization": f"Bearer {self.key}",
-                **({} if body is None else {"Content-Type": "application/json"}),
+                **(
+                    {}
+                    if body is None
+                    else {"Content-Type": form if is_form else "application/json"}
+                ),
                 **headers,
             },
         )
@@ -193,6 +206,7 @@ def take(base_url: str, key: str) -> Tour:
     _alerts(tour, user)
     _webhooks(tour)
     _schema(tour)
+    _documents(tour)
     return tour
 
 
@@ -213,6 +227,23 @@ def _users(tour: Tour, user: dict[str, Any]) -> None:
 
 # What the feed reports of entries.
 ENTRY_EVENTS = ("rejected", "set_aside")
+
+
+def _form(content: bytes) -> bytes:
+    """Return a form with one file."""
+    head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="lease.txt"'
+    return head.encode() + b"\r\n\r\n" + content + f"\r\n--{BOUNDARY}--\r\n".encode()
+
+
+def _documents(tour: Tour) -> None:
+    one: dict[str, Any] = {"user_id": "bob"}
+    uploaded = tour.ask("POST", "users/{user_id}/documents/", file=b"Pets are allowed.", **one)
+    of_document = {**one, "document_id": uploaded["id"]}
+    address = "users/{user_id}/documents/{document_id}/"
+    tour.until("text of the document", lambda: tour.ask("GET", address, **of_document)["last_seq"])
+    tour.ask("GET", "users/{user_id}/documents/", **one)
+    tour.ask("GET", f"{address}content/", **of_document)
+    tour.ask("DELETE", address, query={"reason": "asked for"}, **of_document)
 
 
 def _said(content: str) -> dict[str, Any]:

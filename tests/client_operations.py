@@ -65,6 +65,11 @@ METHODS: Mapping[str, str] = {
     "POST /v1/users/{user_id}/constraints/{name}/run": "user.constraints.run",
     "POST /v1/users/{user_id}/context": "user.context",
     "GET /v1/users/{user_id}/diff": "user.diff",
+    "GET /v1/users/{user_id}/documents": "user.documents.list",
+    "POST /v1/users/{user_id}/documents": "user.documents.add",
+    "GET /v1/users/{user_id}/documents/{document_id}": "user.documents.get",
+    "DELETE /v1/users/{user_id}/documents/{document_id}": "user.documents.redact",
+    "GET /v1/users/{user_id}/documents/{document_id}/content": "user.documents.content",
     "GET /v1/users/{user_id}/entries": "user.entries.list",
     "POST /v1/users/{user_id}/entries": "user.add",
     "GET /v1/users/{user_id}/entries/{seq}": "user.entries.get",
@@ -120,13 +125,18 @@ def method(client: Client | AsyncClient, operation: str, user_id: str) -> Callab
 def call(
     client: Client | AsyncClient, operation: str, values: Mapping[str, Any], body: Any = None
 ) -> Any:
-    """Call an operation with the API's names; return the answer as JSON, or bytes."""
+    """Call an operation with the API's names; return the answer as JSON, or bytes.
+
+    The body of an upload is the text of the file.
+    """
     values = {name: value for name, value in values.items() if name != "cursor"}
     user_id = str(values.pop("user_id", "ada")) if "{user_id}" in operation else ""
     do = method(client, operation, user_id)
     positional: list[Any] = []
     if operation.endswith("/entries") and operation.startswith("POST"):
         positional = body.get("entries", [body])
+    elif operation.endswith("/documents") and operation.startswith("POST"):
+        values["file"] = ("lease.txt", body.encode())
     elif operation.endswith("/state/{domain}/{collection}"):
         positional = [f"{values.pop('domain')}.{values.pop('collection')}"]
     else:

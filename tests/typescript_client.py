@@ -111,6 +111,8 @@ def request(operation: str, values: Mapping[str, Any], body: Any) -> dict[str, A
     arguments = [options.pop(name) for name in in_path]
     if method == "user.records":
         arguments = [".".join(arguments)]
+    elif method == "user.documents.add":
+        arguments = [body]
     elif method == "user.add":
         arguments = [(body or {}).get("entries", [body])]
     else:

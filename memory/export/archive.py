@@ -21,7 +21,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644
 # Characters that one of the usual file systems does not take, and how much of a user's id a zip's
 # name has: at most 240 bytes, of 255.
-_NOT_IN_FILE_NAMES = re.compile(r'[\\/:*?"<>|%]')
+NOT_IN_FILE_NAMES = re.compile(r'[\\/:*?"<>|%]')
 MAX_NAME = 60
 
 
@@ -49,7 +49,7 @@ def write_zip(checkpoint: AnyState | None) -> tuple[IO[bytes], int]:
 
 def file_name(user: MemoryUser, suffix: str) -> str:
     """Return the name of a zip about a user, which every file system takes."""
-    return f"{_NOT_IN_FILE_NAMES.sub('_', user.user_id)[:MAX_NAME]}-{suffix}.zip"
+    return f"{NOT_IN_FILE_NAMES.sub('_', user.user_id)[:MAX_NAME]}-{suffix}.zip"
 
 
 def download(user: MemoryUser, checkpoint: AnyState | None) -> FileResponse:

@@ -17,7 +17,7 @@ from django.http import FileResponse
 from django.utils import timezone
 
 from memory.constraints import backtests
-from memory.export.archive import file_name
+from memory.export.archive import NOT_IN_FILE_NAMES, file_name
 from memory.kernel.database.snapshots import snapshot
 from memory.kernel.encryption import EncryptionError
 from memory.kernel.models.privacy import Export, left_out, models_about_users, privacy_of
@@ -25,6 +25,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.llm import llm_calls
 from memory.llm.models import LlmCall
 from memory.log import copies
+from memory.log.models.documents import Document
 from memory.privacy import erasure_registry, redaction
 from memory.versions.models.checkpoints import Blob
 from memory.versions.past_states import BeingRedacted, refuse_being_redacted
@@ -116,6 +117,7 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
         name: _write_rows(archive, f"{folder}{name}.jsonl", part) for name, part in parts.items()
     }
     _write_project(archive, user, folder)
+    _write_documents(archive, user, folder)
     archive.writestr(f"{folder}README.md", _readme(user, counts))
 
 
@@ -147,6 +149,15 @@ def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> N
         content = Blob.objects.get(user=user, hash=hash_).content
         if content is not None:
             archive.writestr(f"{folder}project/{path}", content)
+
+
+def _write_documents(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
+    """Write the stored documents, loading one at a time into memory."""
+    stored = Document.objects.filter(user=user, file__isnull=False).order_by("created_at", "pk")
+    for pk, name in list(stored.values_list("pk", "name")):
+        file = Document.objects.values_list("file", flat=True).get(pk=pk)
+        path = f"{folder}documents/{pk}/{NOT_IN_FILE_NAMES.sub('_', name)}"
+        archive.writestr(path, bytes(file or b""))
 
 
 def _to_json(value: object) -> str:

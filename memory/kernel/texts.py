@@ -4,6 +4,7 @@ import ast
 import re
 import threading
 import unicodedata
+from collections.abc import Iterator
 
 # Matches control characters (except tabs and line endings), bidirectional embeddings, overrides and
 # isolates, zero-width characters, and tag characters, but not the marks and joiners that Arabic,
@@ -134,3 +135,19 @@ def one_line(text: str, length: int) -> str:
 def _escaped(match: re.Match[str]) -> str:
     number = ord(match[0])
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+
+
+def split_text(text: str, most: int) -> Iterator[str]:
+    """Split a text into pieces of at most `most` characters that add up to the whole text.
+
+    A piece ends with a paragraph or, failing that, with a line, a sentence or a word, as long as
+    the break falls in the second half of the piece.
+    """
+    start = 0
+    while len(text) - start > most:
+        middle, end = start + most // 2, start + most
+        cuts = (text.rfind(mark, middle, end) + len(mark) for mark in ("\n\n", "\n", ". ", " "))
+        cut = next((position for position in cuts if position > middle), end)
+        yield text[start:cut]
+        start = cut
+    yield text[start:]

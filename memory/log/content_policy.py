@@ -44,6 +44,7 @@ class ContentRefused(sensitive_text.NotAdmitted):
 
     def __init__(self, found: Mapping[int, Sequence[Finding]], *, is_batch: bool) -> None:
         """Name the fields, by the index of their entry if there are several."""
+        self.found = found
         places = [(index, one) for index, findings in found.items() for one in findings]
         named = list(dict.fromkeys(places))
         shown = named[:MAX_NAMED]

@@ -7,6 +7,8 @@ from typing import Literal
 from django.db.models import Q
 
 from memory.kernel.models.users import MemoryUser
+from memory.log import documents
+from memory.log.models.documents import Document
 from memory.privacy import forgetting, redaction
 from memory.project import RecordId
 
@@ -19,7 +21,8 @@ class Preview:
 
     `entries` are all that it would clear, and `sources` those that they were derived from, which
     would remain. `records` and `constraints` are those of the newest version; a record is restored
-    to what it was before the entries, if it was anything. `traces` has all versions.
+    to what it was before the entries, if it was anything. `traces` has all versions. The files of
+    `documents` would be removed, and nothing would be left of those mapped to True.
     """
 
     user: MemoryUser
@@ -27,6 +30,7 @@ class Preview:
     sources: Sequence[int]
     records: Mapping[RecordId, Effect]
     constraints: Sequence[str]
+    documents: Mapping[Document, bool]
     traces: forgetting.Traces
 
 
@@ -55,5 +59,6 @@ def _describe(user: MemoryUser, seqs: Sequence[int]) -> Preview:
             for one in sorted(traces.head_records)
         },
         sorted(traces.head_constraints),
+        {one: documents.is_whole(one, seqs) for one in documents.select_behind(user.pk, seqs)},
         traces,
     )

@@ -20,7 +20,8 @@ from django.utils import timezone
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.refused import Refused
 from memory.kernel.work.hints import hint
-from memory.log import copies, entry_log, lanes
+from memory.log import copies, documents, entry_log, lanes
+from memory.log.models.documents import Document
 from memory.log.models.entries import PAYLOAD_FIELDS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
 from memory.versions import runs
@@ -64,6 +65,21 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
             redactions = Redaction.objects.filter(user=user, entries__overlap=requested)
             return LogEntry.objects.get(user=user, seq=redactions.latest("seq").seq)
         return _redact(rows[user.pk], requested, new, by=by, reason=reason)
+
+
+def redact_document(document: Document, *, by: str, reason: str) -> LogEntry | None:
+    """Redact a document: its file, its text and everything derived from it.
+
+    Returns the log entry that records the redaction; None if nothing of the document was in the
+    log, so that only its row had to go. Its conversion, if that is under way, is abandoned.
+    """
+    with transaction.atomic():
+        copies.lock_families([document.user_id])
+        row = Document.objects.filter(pk=document.pk).first()
+        if row is None or row.first_seq is None or row.last_seq is None:
+            documents.forget(document)
+            return None
+        return redact(document.user, range(row.first_seq, row.last_seq + 1), by=by, reason=reason)
 
 
 def find_affected(user: MemoryUser, seqs: Collection[int]) -> dict[int, list[int]]:
@@ -132,13 +148,18 @@ def _redact(
 
 
 def clear_content(user_pk: int, entries: QuerySet[LogEntry], now: datetime.datetime) -> int:
-    """Clear these entries of a user, whose row is locked; return how many were cleared."""
-    freed = sum(len(entry_log.payload(entry)) for entry in entries.iterator(chunk_size=100))
-    MemoryUser.objects.filter(pk=user_pk).update(log_bytes=F("log_bytes") - freed)
-    return entries.update(
+    """Clear these entries of a user, whose row is locked; return how many were cleared.
+
+    Files of documents with their text are removed.
+    """
+    sizes = {one.seq: len(entry_log.payload(one)) for one in entries.iterator(chunk_size=100)}
+    MemoryUser.objects.filter(pk=user_pk).update(log_bytes=F("log_bytes") - sum(sizes.values()))
+    number = entries.update(
         **dict.fromkeys((*PAYLOAD_FIELDS, "salt")),
         redacted_at=Greatest(now, F("recorded_at")),
     )
+    documents.remove_files(user_pk, sizes.keys())
+    return number
 
 
 def closure(user_pk: int, seqs: Collection[int]) -> set[int]:

@@ -26,6 +26,7 @@ from memory.alerts.models.alerts import Alert
 from memory.constraints import applicability
 from memory.constraints.constraint_sources import collections_read, may_be_critical
 from memory.log import entry_log
+from memory.log.documents import places_of
 from memory.log.models.entries import EntryKind, LogEntry, Trust
 from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, spaced
@@ -276,6 +277,7 @@ def _format_entries(snapshot: KnownState, hits: Sequence[Hit], corpus: CorpusNam
         corrected = entry_log.corrections(
             snapshot.user, seqs, None if snapshot.is_now else snapshot.seq
         )
+    places = places_of(snapshot.user.pk, [*(hit.entry for hit in matches), *corrected.values()])
     lines: dict[int, Line] = {}
     for hit in matches:
         entry = corrected.get(entry_log.stated_in(hit.entry), hit.entry)
@@ -291,15 +293,16 @@ def _format_entries(snapshot: KnownState, hits: Sequence[Hit], corpus: CorpusNam
         cited = [entry.seq, *entry.derived_from]
         trust = Trust(entry.trust)
         # If it is a model, who said it says so already.
-        origin = "" if who and trust == Trust.MODEL else _origin(trust)
+        origin = "" if who and trust == Trust.MODEL else _origin(trust, places.get(entry.seq, ""))
         about = f"({', '.join(filter(None, [str(day), who, origin]))})"
         lines[entry.seq] = Line(about, cited=cited, entry=entry, passages=passages, trust=trust)
     return list(lines.values())
 
 
-def _origin(trust: Trust) -> str:
+def _origin(trust: Trust, place: str = "") -> str:
     """Return the mark of what the person did not say, for a line of the context."""
-    return "" if trust == Trust.USER else f"from {trust.label}"
+    source = " ".join(_SIGNS.sub(" ", place).split()) or trust.label
+    return "" if trust == Trust.USER else f"from {source}"
 
 
 @dataclass(frozen=True)
@@ -378,16 +381,21 @@ def _records(
     lines = [_best_first(needed), _best_first(others), _best_first(further)]
     cited = {seq for line in chain(*lines) for seq in line.cited}
     classes = entry_log.classes_in(snapshot.user, cited)
-    first, second, third = ([_classified(line, classes) for line in one] for one in lines)
+    of_documents = [seq for seq, trust in classes.items() if trust == Trust.DOCUMENT]
+    entries = LogEntry.objects.filter(user=snapshot.user, seq__in=of_documents)
+    pages = places_of(snapshot.user.pk, entries if of_documents else [])
+    first, second, third = ([_classified(line, classes, pages) for line in one] for one in lines)
     return _Records(first, second, third, unread, lapsed)
 
 
-def _classified(line: Line, classes: Mapping[int, Trust]) -> Line:
+def _classified(line: Line, classes: Mapping[int, Trust], places: Mapping[int, str]) -> Line:
     """Return the line of a record with the class of the entries that it cites, and marked by it."""
     trust = entry_log.least_trusted(classes[seq] for seq in line.cited if seq in classes)
     if trust == Trust.USER:
         return line
-    return replace(line, about=f"{line.about} ({_origin(trust)})", trust=trust)
+    cited = dict.fromkeys(places[seq] for seq in sorted(line.cited) if seq in places)
+    place = ", ".join(cited) if trust == Trust.DOCUMENT else ""
+    return replace(line, about=f"{line.about} ({_origin(trust, place)})", trust=trust)
 
 
 def _best_first(lines: Sequence[tuple[float, Line]]) -> list[Line]:

@@ -51,13 +51,15 @@ class ClientTour(Tour):
         *,
         query: Mapping[str, str] | None = None,
         least: bool = False,
+        file: bytes | None = None,
         **names: Any,
     ) -> Any:
         """Call an operation; return its answer as JSON."""
         operation = f"{method} /v1/{template.removesuffix('/')}"
         assert self.caller is not None
         try:
-            answer = self.caller(operation, {**names, **(query or {})}, body)
+            given = body if file is None else file.decode()
+            answer = self.caller(operation, {**names, **(query or {})}, given)
         except Problem:
             if not least:
                 raise

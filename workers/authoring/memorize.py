@@ -24,6 +24,7 @@ from django.db import transaction
 from memory.kernel.canonical import canonical_json
 from memory.kernel.json_schema import misfit
 from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.texts import split_text
 from memory.language.dates_in_text import absolute_dates, masked
 from memory.llm.llm_calls import CallSession
 from memory.llm.models import LlmPurpose
@@ -703,7 +704,7 @@ def _parts(
     """
     zone = zoneinfo.ZoneInfo(user.time_zone)
     first = messages[0]
-    pieces = list(split(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
+    pieces = list(split_text(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
     if len(messages) == 1 and len(pieces) > 1:
         for number, piece in enumerate(pieces, 1):
             text = prompts.entry(first, zone, piece, f"piece {number} of {len(pieces)}")
@@ -721,19 +722,3 @@ def _parts(
 
 def _source(message: LogEntry, text: str) -> Source:
     return Source(message.seq, text, message.occurred_at, speaker=message.speaker or "")
-
-
-def split(text: str, most: int) -> Iterator[str]:
-    """Split a text into pieces of at most `most` characters that add up to the whole text.
-
-    A piece ends with a paragraph or, failing that, with a line, a sentence or a word, as long as
-    the break falls in the second half of the piece.
-    """
-    start = 0
-    while len(text) - start > most:
-        middle, end = start + most // 2, start + most
-        cuts = (text.rfind(mark, middle, end) + len(mark) for mark in ("\n\n", "\n", ". ", " "))
-        cut = next((position for position in cuts if position > middle), end)
-        yield text[start:cut]
-        start = cut
-    yield text[start:]

@@ -7,9 +7,20 @@ gets one document and is discarded afterwards. What it returns is checked as a s
 import base64
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+
+from memory.kernel.work import leases
+from memory.log import documents
+from memory.log.documents import (
+    REFUSALS,
+    TOO_LARGE,
+    ConvertedDocument,
+    DocumentRefused,
+    Page,
+)
+from memory.log.models.documents import Document
 from sandbox_image.uac import protocol
 from workers.sandbox.exchange import read_message
 from workers.sandbox.interface import Program
@@ -19,52 +30,37 @@ from workers.sandbox.program_images import convert_image_name
 from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import configured_runner
 
-# Seconds to wait for a response: more than a conversion may take under its own CPU time limit.
-DEADLINE_SECONDS = 60.0
+# Seconds to wait for a response, beside twice the processor time that a conversion may take.
+MORE_SECONDS = 10.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MODULE = "convert_image.converter"
-
-# Why a document has no text, by the converter's outcome; each message says what to do.
-REFUSALS = {
-    "empty": "the file is empty: upload one with content",
-    "no_text": "the file has no text, as a scan has none: upload it after text recognition (OCR)",
-    "encrypted": "the file is encrypted: upload it without a password",
-    "broken": "the file is damaged, or not of its type: save it anew and upload that",
-    "wrong_type": "the content does not match the ending of the name: correct the name",
-    "unsupported_type": "files of this type cannot be read: upload a PDF, DOCX, XLSX, PPTX, HTML,"
-    " EML, MBOX, Markdown or text file",
-    "unpacks_too_large": "the file is too large when unpacked: upload it in parts",
-    "too_many_pages": "the file has too many pages: upload it in parts",
-    "too_long": "the file has too much text: upload it in parts",
-    "too_many_attachments": "a mail has too many attachments: upload these by themselves",
-    "timeout": "reading the file takes too long: upload it in parts",
-    "out_of_memory": "reading the file takes too much memory: upload it in parts",
-    "crashed": "the file makes the converter crash: save it anew and upload that",
+# Attempts after which a document fails if the converter does; the waits between them add up to
+# about ten minutes.
+MAX_ATTEMPTS = 10
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+MEDIA_TYPES = {
+    *("application/pdf", "text/html", "message/rfc822", "application/mbox"),
+    *("text/plain", "text/markdown", f"{_OFFICE}wordprocessingml.document"),
+    *(f"{_OFFICE}spreadsheetml.sheet", f"{_OFFICE}presentationml.presentation"),
 }
 
 
-class DocumentRefused(Exception):
-    """A document without text for us; `code` is a key of REFUSALS."""
+def convert(row: Document) -> None:
+    """Convert a document that the caller has claimed, and append its text to the log.
 
-    def __init__(self, code: str) -> None:
-        super().__init__(REFUSALS[code])
-        self.code = code
-
-
-@dataclass(frozen=True)
-class Page:
-    """The text of one page, slide, sheet or message; `number` is None where there are no pages."""
-
-    number: int | None
-    text: str
-
-
-@dataclass(frozen=True)
-class ConvertedDocument:
-    """A document's media type, as its content has it, and its pages that have text."""
-
-    media_type: str
-    pages: list[Page]
+    Everything is written in one transaction: a worker that is killed has written nothing.
+    """
+    if row.attempts > MAX_ATTEMPTS:
+        documents.fail(row, "unavailable")
+        return
+    try:
+        converted = convert_document(row.name, bytes(row.file or b""))
+    except DocumentRefused as refused:
+        documents.fail(row, refused.code)
+    except SandboxError as error:
+        raise leases.Postponed(str(error)) from error
+    else:
+        documents.finish(row, converted)
 
 
 @measured("documents")
@@ -74,22 +70,33 @@ def convert_document(name: str, content: bytes) -> ConvertedDocument:
     Raises DocumentRefused if it has none for us, and SandboxError with `infrastructure` set if the
     converter was unavailable or failed.
     """
-    request = {"name": protocol.storable(name), "content": base64.b64encode(content).decode()}
+    request = {
+        "name": protocol.storable(name),
+        "content": base64.b64encode(content).decode(),
+        "limits": {
+            "pages": settings.UAC_DOCUMENT_PAGES,
+            "characters": settings.UAC_DOCUMENT_CHARACTERS,
+            "seconds": settings.UAC_DOCUMENT_SECONDS,
+        },
+    }
     program = Program(convert_image_name(), "UAC_CONVERT_IMAGE", MODULE)
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + 2 * settings.UAC_DOCUMENT_SECONDS + MORE_SECONDS
     try:
         data = protocol.encode_frame(request)
-    except protocol.FrameTooLargeError as error:
-        raise SandboxError("input_limit", f"the document is too large: {error}") from None
+    except protocol.FrameTooLargeError:
+        raise DocumentRefused(TOO_LARGE) from None
     try:
         with configured_runner().open_channel(program, DEFAULT_SHAPE, deadline) as channel:
             channel.send(data, deadline)
             answer = read_message(channel, MAX_ANSWER_BYTES, deadline)
         if answer["outcome"] in REFUSALS:
             raise DocumentRefused(answer["outcome"])
-        if not isinstance(answer["media_type"], str):
-            raise TypeError("the media type is not text")
-        return ConvertedDocument(answer["media_type"], [_page(part) for part in answer["parts"]])
+        if answer["media_type"] not in MEDIA_TYPES:
+            raise TypeError("the media type is none that the converter reads")
+        pages = [_page(part) for part in answer["parts"]]
+        if not pages or sum(len(page.text) for page in pages) > settings.UAC_DOCUMENT_CHARACTERS:
+            raise TypeError("there is no text, or too much")
+        return ConvertedDocument(answer["media_type"], pages)
     except (protocol.ProtocolError, KeyError, TypeError) as error:
         raise SandboxError(
             "protocol_error",
@@ -102,7 +109,9 @@ def convert_document(name: str, content: bytes) -> ConvertedDocument:
 
 def _page(part: Mapping[str, Any]) -> Page:
     number, text = part["page"], part["text"]
-    is_number = number is None or (type(number) is int and number >= 1)
-    if not is_number or not isinstance(text, str):
-        raise TypeError(f"{part!r:.200} is not a page")
-    return Page(number, text)
+    is_number = number is None or (
+        type(number) is int and 1 <= number <= settings.UAC_DOCUMENT_PAGES
+    )
+    if not is_number or not isinstance(text, str) or not text.strip():
+        raise TypeError("a part is not a page with text")
+    return Page(number, protocol.storable(text))

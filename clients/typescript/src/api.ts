@@ -940,6 +940,80 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users/{user_id}/documents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a user's documents, newest first
+         * @description List a user's documents, newest first.
+         */
+        get: operations["users_documents_list"];
+        put?: never;
+        /**
+         * Upload a document, whose text is then appended to the user's log as messages
+         * @description Upload a document, whose text is then appended to the user's log as messages.
+         *
+         *     202 with the document, which is converted soon; with `?wait=`, once that is done or after
+         *     that many seconds. 200 if the same file was uploaded before: nothing is added then. A
+         *     document that failed may be uploaded again.
+         */
+        post: operations["users_documents_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/documents/{document_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the document, and how far its conversion is
+         * @description Return the document, and how far its conversion is.
+         */
+        get: operations["users_documents_retrieve"];
+        put?: never;
+        post?: never;
+        /**
+         * Redact the document
+         * @description Redact the document: delete its file, its text, and everything derived from it.
+         *
+         *     202 with the redaction, as for an entry. Requires the scope `manage`.
+         */
+        delete: operations["users_documents_destroy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/documents/{document_id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the file as it was uploaded
+         * @description Return the file as it was uploaded.
+         */
+        get: operations["users_documents_content_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{user_id}/entries": {
         parameters: {
             query?: never;
@@ -1507,6 +1581,14 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A document whose file a redaction would remove. */
+        AffectedDocument: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            /** @description Whether nothing of the document would be left. Otherwise its file, which holds the same text, would be removed; other entries stay. */
+            is_whole: boolean;
+        };
         /** @description What a redaction would remove from another user's memory, with which this one was merged. */
         AffectedElsewhere: {
             /** @description The entry, or its copies or originals, and all entries derived from them, unless redacted before. */
@@ -1516,6 +1598,7 @@ export interface components {
             records: components["schemas"]["AffectedRecord"][];
             /** @description The constraints that would be deleted or restored. */
             constraints: string[];
+            documents: components["schemas"]["AffectedDocument"][];
             user_id: string;
         };
         /** @description A record in the newest version that a redaction would change. */
@@ -2123,6 +2206,27 @@ export interface components {
             })[];
             verdict: components["schemas"]["Verdict"];
         };
+        /**
+         * @description * `empty` - empty
+         *     * `too_large` - too_large
+         *     * `no_text` - no_text
+         *     * `encrypted` - encrypted
+         *     * `broken` - broken
+         *     * `wrong_type` - wrong_type
+         *     * `unsupported_type` - unsupported_type
+         *     * `unpacks_too_large` - unpacks_too_large
+         *     * `too_many_pages` - too_many_pages
+         *     * `too_long` - too_long
+         *     * `too_many_attachments` - too_many_attachments
+         *     * `timeout` - timeout
+         *     * `out_of_memory` - out_of_memory
+         *     * `crashed` - crashed
+         *     * `unavailable` - unavailable
+         *     * `content_refused` - content_refused
+         *     * `not_admitted` - not_admitted
+         * @enum {string}
+         */
+        CodeEnum: "empty" | "too_large" | "no_text" | "encrypted" | "broken" | "wrong_type" | "unsupported_type" | "unpacks_too_large" | "too_many_pages" | "too_long" | "too_many_attachments" | "timeout" | "out_of_memory" | "crashed" | "unavailable" | "content_refused" | "not_admitted";
         /** @description A collection that the code reads. */
         CollectionRead: {
             domain: string;
@@ -2390,6 +2494,70 @@ export interface components {
             /** @description The paths of schemas, constraints and tests that differ. */
             files: string[];
         };
+        /** @description An uploaded document, and the entries that hold its text. */
+        Document: {
+            /** Format: uuid */
+            readonly id: string;
+            name: string;
+            /**
+             * @description waiting: to be converted; done: the text is in the log; failed: see `error`.
+             *
+             *     * `waiting` - waiting
+             *     * `done` - done
+             *     * `failed` - failed
+             */
+            state: components["schemas"]["DocumentStateEnum"];
+            /** @description The type that the content has. */
+            media_type: string;
+            /** @description The size of the file in bytes. */
+            size: number;
+            /** @description The SHA-256 of the file; empty once the file is removed by a redaction. */
+            sha256: string;
+            /** @description How many pages, slides, sheets or messages it has, if it has any. */
+            pages: number | null;
+            /** @description The length of its text. */
+            characters: number;
+            /**
+             * Format: int64
+             * @description The first of the entries that hold its text.
+             */
+            first_seq: number | null;
+            /**
+             * Format: int64
+             * @description The last of the entries that hold its text.
+             */
+            last_seq: number | null;
+            /** @description Whether the original can be read. It is not kept if the document failed, in a workspace with a content policy, and after a redaction of a part of the text. */
+            is_stored: boolean;
+            /** @description True only in the answer to an upload of a file that was uploaded before: nothing was added. */
+            readonly is_duplicate: boolean;
+            /** @description Why the document failed; else null. */
+            readonly error: components["schemas"]["DocumentError"] | null;
+            /**
+             * Format: date-time
+             * @description When the content was said or was true, if the upload said so.
+             */
+            occurred_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            finished_at: string | null;
+        };
+        /** @description Why nothing of a document is in the log, and what to do about it. */
+        DocumentError: {
+            code: components["schemas"]["CodeEnum"];
+            /** @description The field of the upload: `file`. */
+            field: string;
+            detail: string;
+            fix: string;
+        };
+        /**
+         * @description * `waiting` - waiting
+         *     * `done` - done
+         *     * `failed` - failed
+         * @enum {string}
+         */
+        DocumentStateEnum: "waiting" | "done" | "failed";
         /** @description A domain's classes and collections, by name. */
         Domain: {
             /** @description Class → field → type. */
@@ -2541,6 +2709,8 @@ export interface components {
              *     * `model` - a model
              */
             trust: components["schemas"]["TrustEnum"];
+            /** @description Where in which document the entry stands, such as `page 3 of lease.pdf`; null if it comes from none. A fact stands where the entries that it is derived from do. */
+            readonly place: string | null;
             role: string | null;
             speaker: string | null;
             agent_id: string | null;
@@ -2875,6 +3045,8 @@ export interface components {
              *     * `model` - a model
              */
             trust: components["schemas"]["TrustEnum"];
+            /** @description Where in which document the entry stands, such as `page 3 of lease.pdf`; null if it comes from none. */
+            readonly place: string | null;
             speaker: string | null;
             role: string | null;
             session_id: string | null;
@@ -3102,6 +3274,19 @@ export interface components {
             /** @description The numbers of the log entries that the constraint is based on, if any. */
             sources?: number[];
         };
+        /** @description A document to be uploaded. */
+        NewDocumentRequest: {
+            /**
+             * Format: binary
+             * @description The document, with its name: PDF, DOCX, XLSX, PPTX, HTML, EML, MBOX, Markdown or text.
+             */
+            file: string;
+            /**
+             * Format: date-time
+             * @description When the content was said or was true; a time without a UTC offset is interpreted in the user's time zone, and a day means its start. Default: now.
+             */
+            occurred_at?: string;
+        };
         /** @description An endpoint to be created. */
         NewEndpointRequest: {
             /**
@@ -3321,6 +3506,13 @@ export interface components {
             /** Format: uri */
             previous: string | null;
             results: components["schemas"]["Delivery"][];
+        };
+        PaginatedDocumentList: {
+            /** Format: uri */
+            next: string | null;
+            /** Format: uri */
+            previous: string | null;
+            results: components["schemas"]["Document"][];
         };
         PaginatedEndpointList: {
             /** Format: uri */
@@ -3623,6 +3815,7 @@ export interface components {
             records: components["schemas"]["AffectedRecord"][];
             /** @description The constraints that would be deleted or restored. */
             constraints: string[];
+            documents: components["schemas"]["AffectedDocument"][];
             /** @description What it would remove from the memories of users with whom this one was merged and whom the key may see. */
             elsewhere: components["schemas"]["AffectedElsewhere"][];
         };
@@ -3696,6 +3889,10 @@ export interface components {
             count: number;
             /** @description These records by class and collection: all are counted, and the first 20 are named. */
             records: components["schemas"]["EvidenceColumns"][];
+            /** @description Of the entries of these records that come from documents: number → where, such as `page 3 of lease.pdf`. */
+            places: {
+                [key: string]: string;
+            };
             collections: components["schemas"]["CollectionRead"][];
             /** @description The URL of the run whose `output.evidence` names more of the records: the first 1000, or the first 100 if `scope` is `read`. Null if all of them are named here. */
             more: string | null;
@@ -4573,6 +4770,7 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type AffectedDocument = components['schemas']['AffectedDocument'];
 export type AffectedElsewhere = components['schemas']['AffectedElsewhere'];
 export type AffectedRecord = components['schemas']['AffectedRecord'];
 export type AlertDetail = components['schemas']['AlertDetail'];
@@ -4602,6 +4800,7 @@ export type Cause = components['schemas']['Cause'];
 export type Check = components['schemas']['Check'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointDetail = components['schemas']['CheckpointDetail'];
+export type CodeEnum = components['schemas']['CodeEnum'];
 export type CollectionRead = components['schemas']['CollectionRead'];
 export type CollectionSize = components['schemas']['CollectionSize'];
 export type ComingAlert = components['schemas']['ComingAlert'];
@@ -4621,6 +4820,9 @@ export type Delivery = components['schemas']['Delivery'];
 export type DeliveryDetail = components['schemas']['DeliveryDetail'];
 export type DeliveryStateEnum = components['schemas']['DeliveryStateEnum'];
 export type Difference = components['schemas']['Difference'];
+export type Document = components['schemas']['Document'];
+export type DocumentError = components['schemas']['DocumentError'];
+export type DocumentStateEnum = components['schemas']['DocumentStateEnum'];
 export type Domain = components['schemas']['Domain'];
 export type EffectEnum = components['schemas']['EffectEnum'];
 export type Endpoint = components['schemas']['Endpoint'];
@@ -4667,6 +4869,7 @@ export type NameEnum = components['schemas']['NameEnum'];
 export type NamedEntry = components['schemas']['NamedEntry'];
 export type NewBacktestRequest = components['schemas']['NewBacktestRequest'];
 export type NewConstraintRequest = components['schemas']['NewConstraintRequest'];
+export type NewDocumentRequest = components['schemas']['NewDocumentRequest'];
 export type NewEndpointRequest = components['schemas']['NewEndpointRequest'];
 export type NewEntriesRequest = components['schemas']['NewEntriesRequest'];
 export type NewEntryRequest = components['schemas']['NewEntryRequest'];
@@ -4684,6 +4887,7 @@ export type PaginatedAlertThenList = components['schemas']['PaginatedAlertThenLi
 export type PaginatedBacktestList = components['schemas']['PaginatedBacktestList'];
 export type PaginatedCheckpointList = components['schemas']['PaginatedCheckpointList'];
 export type PaginatedDeliveryList = components['schemas']['PaginatedDeliveryList'];
+export type PaginatedDocumentList = components['schemas']['PaginatedDocumentList'];
 export type PaginatedEndpointList = components['schemas']['PaginatedEndpointList'];
 export type PaginatedEntryList = components['schemas']['PaginatedEntryList'];
 export type PaginatedPausedConstraintList = components['schemas']['PaginatedPausedConstraintList'];
@@ -4833,7 +5037,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
+                /** @example ef2d127d-e37b-442b-aad0-6145e54b0c61 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4855,7 +5059,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
+                /** @example ef2d127d-e37b-442b-aad0-6145e54b0c61 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4881,7 +5085,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
+                /** @example ef2d127d-e37b-442b-aad0-6145e54b0c61 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4907,7 +5111,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
+                /** @example ef2d127d-e37b-442b-aad0-6145e54b0c61 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4933,7 +5137,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
+                /** @example ef2d127d-e37b-442b-aad0-6145e54b0c61 */
                 alert_id: string;
             };
             cookie?: never;
@@ -4959,7 +5163,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
+                /** @example ef2d127d-e37b-442b-aad0-6145e54b0c61 */
                 alert_id: string;
             };
             cookie?: never;
@@ -5009,7 +5213,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 7902699b-e42c-4a8e-86fb-bb4501726517 */
+                /** @example 2c624232-cdd2-4177-9294-dfbb310aca00 */
                 backtest_id: string;
             };
             cookie?: never;
@@ -5031,7 +5235,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example f5ca38f7-48a1-46ea-b726-b8a42fb575c3 */
+                /** @example 9400f1b2-1cb5-47d7-ba3d-3eabba93557a */
                 backtest_id: string;
             };
             cookie?: never;
@@ -5451,7 +5655,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4fc82b26-aecb-47d2-868c-4efbe3581732 */
+                /** @example 6b51d431-df5d-4f14-9cbe-ceccf79edf3d */
                 paused_id: string;
             };
             cookie?: never;
@@ -5477,7 +5681,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 6b51d431-df5d-4f14-9cbe-ceccf79edf3d */
+                /** @example 3fdba35f-04dc-4c46-a986-c992bcf87554 */
                 run_id: string;
             };
             cookie?: never;
@@ -5499,7 +5703,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 6f4b6612-125f-43a0-9aec-d2799dfd6c9c */
+                /** @example f5ca38f7-48a1-46ea-b726-b8a42fb575c3 */
                 run_id: string;
             };
             cookie?: never;
@@ -5521,7 +5725,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 6f4b6612-125f-43a0-9aec-d2799dfd6c9c */
+                /** @example f5ca38f7-48a1-46ea-b726-b8a42fb575c3 */
                 run_id: string;
             };
             cookie?: never;
@@ -6217,6 +6421,156 @@ export interface operations {
             };
         };
     };
+    users_documents_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+            };
+            header?: never;
+            path: {
+                /** @example bob */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedDocumentList"];
+                };
+            };
+        };
+    };
+    users_documents_create: {
+        parameters: {
+            query?: {
+                /** @description Seconds to wait for the result before responding with 202. */
+                wait?: number;
+            };
+            header?: never;
+            path: {
+                /** @example bob */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": components["schemas"]["NewDocumentRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Document"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Document"];
+                };
+            };
+        };
+    };
+    users_documents_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example bob */
+                user_id: string;
+                /** @example 4e074085-62be-4b8b-a0ce-05c1decfe3ad */
+                document_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Document"];
+                };
+            };
+        };
+    };
+    users_documents_destroy: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The reason for the redaction, which stays on record; at most 2000 characters.
+                 * @example asked for
+                 */
+                reason?: string;
+            };
+            header?: never;
+            path: {
+                /** @example bob */
+                user_id: string;
+                /** @example 4e074085-62be-4b8b-a0ce-05c1decfe3ad */
+                document_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Redaction"];
+                };
+            };
+            /** @description Nothing of the document was in the log. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    users_documents_content_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example bob */
+                user_id: string;
+                /** @example 4e074085-62be-4b8b-a0ce-05c1decfe3ad */
+                document_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file as it was uploaded. It is not checked: treat it as untrusted. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+        };
+    };
     users_entries_list: {
         parameters: {
             query?: {
@@ -6884,7 +7238,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6906,7 +7260,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4e074085-62be-4b8b-a0ce-05c1decfe3ad */
+                /** @example 4b227777-d4dd-4fc6-9c6f-884f48641d02 */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6927,7 +7281,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -6984,7 +7338,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -7006,9 +7360,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 endpoint_id: string;
-                /** @example 9400f1b2-1cb5-47d7-ba3d-3eabba93557a */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -7030,9 +7384,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 endpoint_id: string;
-                /** @example 9400f1b2-1cb5-47d7-ba3d-3eabba93557a */
+                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
                 delivery_id: string;
             };
             cookie?: never;
@@ -7054,7 +7408,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -7080,7 +7434,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 endpoint_id: string;
             };
             cookie?: never;
@@ -7102,7 +7456,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @example 4ec9599f-c203-4176-a301-536c2e091a19 */
+                /** @example 4523540f-1504-4d17-900c-4835e85b7eef */
                 endpoint_id: string;
             };
             cookie?: never;

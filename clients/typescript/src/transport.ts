@@ -26,6 +26,7 @@ export interface Parts<P extends Path, M extends Method> extends Matching {
   query?: Query<P, M>;
   body?: Body<P, M>;
   zip?: Uint8Array<ArrayBuffer>;
+  form?: FormData;
   signal?: AbortSignal | undefined;
 }
 
@@ -34,7 +35,7 @@ interface Sendable {
   method: string;
   url: URL;
   headers: Record<string, string>;
-  body?: string | Uint8Array<ArrayBuffer>;
+  body?: string | Uint8Array<ArrayBuffer> | FormData;
   signal?: AbortSignal | undefined;
 }
 
@@ -170,7 +171,7 @@ export class Transport {
   private sendable<P extends Path, M extends Method>(
     method: M,
     path: P,
-    { names, query, body, zip, ifMatch, signal }: Parts<P, M>,
+    { names, query, body, zip, form, ifMatch, signal }: Parts<P, M>,
   ): Sendable {
     const values: Record<string, unknown> = { ...names };
     // The name of a file is the only one that may have several parts.
@@ -191,6 +192,8 @@ export class Transport {
     if (zip !== undefined) {
       headers["Content-Type"] = "application/zip";
       request.body = zip;
+    } else if (form !== undefined) {
+      request.body = form; // whose content type, with the boundary, comes from `fetch`
     } else if (body !== undefined) {
       headers["Content-Type"] = "application/json";
       request.body = JSON.stringify(body);

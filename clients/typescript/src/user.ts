@@ -12,6 +12,7 @@ export class User {
   readonly alerts: Alerts;
   readonly checkpoints: Checkpoints;
   readonly constraints: Constraints;
+  readonly documents: Documents;
   readonly entries: Entries;
   private readonly names: { user_id: string };
 
@@ -23,6 +24,7 @@ export class User {
     this.alerts = new Alerts(transport, userId);
     this.checkpoints = new Checkpoints(transport, this.names);
     this.constraints = new Constraints(transport, this.names);
+    this.documents = new Documents(transport, this.names);
     this.entries = new Entries(transport, this.names);
   }
 
@@ -183,6 +185,58 @@ export class User {
 export type TypedRecord<Fields extends object> = Omit<models.TypedRecord, "fields"> & {
   fields: Fields;
 };
+
+/** The documents that were uploaded for a user. */
+class Documents {
+  constructor(
+    private readonly transport: Transport,
+    private readonly names: { user_id: string },
+  ) {}
+
+  /**
+   * Upload a file; return the document once its text is in the log. See its `error` if it has no
+   * text there, and `is_duplicate` if it was uploaded before.
+   */
+  add(
+    file: File,
+    { occurred_at, ...waiting }: { occurred_at?: string } & Waiting = {},
+  ): Promise<models.Document> {
+    const form = new FormData();
+    form.set("file", file);
+    if (occurred_at !== undefined) form.set("occurred_at", occurred_at);
+    const parts = { names: this.names, form };
+    return this.transport.settle("post", "/v1/users/{user_id}/documents", parts, waiting);
+  }
+
+  /** Return the documents, newest first. */
+  list(query: Filters<"/v1/users/{user_id}/documents"> = {}): Pages<models.Document> {
+    return this.transport.pages("/v1/users/{user_id}/documents", { names: this.names, query });
+  }
+
+  /** Return a document by its id. */
+  get(id: string): Promise<models.Document> {
+    const names = { ...this.names, document_id: id };
+    return this.transport.fetch("get", "/v1/users/{user_id}/documents/{document_id}", { names });
+  }
+
+  /** Return the file as it was uploaded, if it is stored. */
+  content(id: string): Promise<Uint8Array> {
+    const names = { ...this.names, document_id: id };
+    const path = "/v1/users/{user_id}/documents/{document_id}/content";
+    return this.transport.download(path, { names });
+  }
+
+  /** Delete a document, its text and everything derived; undefined if it had no text in the log. */
+  redact(
+    id: string,
+    { timeoutSeconds, signal, ...query }: { reason?: string } & Waiting = {},
+  ): Promise<models.Redaction | undefined> {
+    const parts = { names: { ...this.names, document_id: id }, query };
+    const waiting = { timeoutSeconds, signal };
+    const path = "/v1/users/{user_id}/documents/{document_id}";
+    return this.transport.settle("delete", path, parts, waiting);
+  }
+}
 
 /** The entries of a user's log. */
 class Entries {

@@ -22,6 +22,12 @@ interface Request {
   body: unknown;
 }
 
+/** Return a body as JSON; of a form, the text of the file. */
+async function bodyOf(body: RequestInit["body"]): Promise<unknown> {
+  if (body instanceof FormData) return (body.get("file") as File).text();
+  return body ? JSON.parse(String(body)) : null;
+}
+
 async function call({ method, userId, arguments: values, recorded }: Call): Promise<object> {
   const requests: Request[] = [];
   const fetch = async (input: unknown, init: RequestInit = {}): Promise<Response> => {
@@ -32,7 +38,7 @@ async function call({ method, userId, arguments: values, recorded }: Call): Prom
       path: decodeURIComponent(url.pathname),
       query: Object.fromEntries(url.searchParams),
       headers: Object.fromEntries(new Headers(init.headers)),
-      body: init.body ? JSON.parse(String(init.body)) : null,
+      body: await bodyOf(init.body),
     });
     const text = recorded.answer === undefined ? "PK" : JSON.stringify(recorded.answer);
     const { status, headers } = recorded;
@@ -43,6 +49,7 @@ async function call({ method, userId, arguments: values, recorded }: Call): Prom
   const last = String(parts.pop());
   for (const part of parts) target = part === "user" ? target.user(userId) : target[part];
   try {
+    if (method === "user.documents.add") values[0] = new File([String(values[0])], "lease.txt");
     const answer = await target[last](...values);
     const items = answer instanceof Pages ? await answer.all() : answer;
     return { requests, answer: items instanceof Uint8Array ? items.length : (items ?? null) };

@@ -24,9 +24,9 @@ USER_ID_RULE = (
 # Our own endpoints below a user's URL. Web servers decode %2F before they pass on a path, so an id
 # with one of these names after a slash could not be told from another user's endpoint.
 USER_ENDPOINTS = (
-    *("alerts", "ask", "backtests", "checkpoints", "constraints", "context", "diff", "entries"),
-    *("events", "export", "forecast", "git", "import", "manifest", "mcp", "merge", "outcomes"),
-    *("query", "redactions", "runs", "search", "state", "subject-access"),
+    *("alerts", "ask", "backtests", "checkpoints", "constraints", "context", "diff", "documents"),
+    *("entries", "events", "export", "forecast", "git", "import", "manifest", "mcp", "merge"),
+    *("outcomes", "query", "redactions", "runs", "search", "state", "subject-access"),
 )
 # Matches a user's id in a decoded path, in which it may have slashes.
 USER_ID_IN_PATH = (

@@ -423,6 +423,16 @@ CONTENT = Group("Content policy", check="uac.E038", settings=tuple(
             " refused.", choices=CONTENT_ACTIONS, field=f"content_{kind}")
     for kind, words in SENSITIVE.items()
 ))
+DOCUMENTS = Group("Documents", check="uac.E039", settings=(
+    Setting("UAC_DOCUMENT_BYTES", 7 * 1024 * 1024, "Maximum size of an uploaded document; a request"
+            " with it may have at most `UAC_MAX_REQUEST_BYTES`.", "bytes", 1, 32 * 1024 * 1024),
+    Setting("UAC_DOCUMENT_PAGES", 500, "Maximum number of pages, slides, sheets or messages in a"
+            " document.", "pages", 1, 10_000),
+    Setting("UAC_DOCUMENT_CHARACTERS", 500_000, "Maximum length of a document's text.",
+            "characters", 1000, 1_000_000),
+    Setting("UAC_DOCUMENT_SECONDS", 30, "How many seconds of processor time converting a document"
+            " to text may take.", "seconds", 1, 300),
+))
 WEBHOOKS = Group("Webhooks", check="uac.E008", settings=(
     Setting("UAC_WEBHOOK_ALLOW_HTTP", False, "Allow endpoints without TLS.", development=True),
     Setting("UAC_WEBHOOK_ALLOWED_NETWORKS", [], "Networks besides the public internet to which"
@@ -504,8 +514,8 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
 
 GROUPS = (
     *(SERVER, SIGN_IN, DATABASE, WORKERS, SANDBOXES, CONSTRAINTS, ALERTS, SEARCH),
-    *(LANGUAGE_MODEL, TRACK_RECORD, STRUCTURING, QUOTAS, RETENTION, CONTENT, WEBHOOKS, MAIL),
-    *(EVENTS, AGENTS, MONITORING),
+    *(LANGUAGE_MODEL, TRACK_RECORD, STRUCTURING, QUOTAS, RETENTION, CONTENT, DOCUMENTS, WEBHOOKS),
+    *(MAIL, EVENTS, AGENTS, MONITORING),
 )
 SETTINGS = {setting.name: setting for group in GROUPS for setting in group.settings}
 # Maps each variable to the id of the system check that reports invalid values.

@@ -74,7 +74,7 @@ ROLES = (
             "view_content",
             *("change_alert", "change_pausedconstraint", "change_memoryuser", "change_pause"),
             *("change_lane", "change_run", "change_forecast", "change_searchindex"),
-            "change_entryoutcome",
+            *("change_entryoutcome", "change_document"),
             *("change_backtest", "change_merge", "change_redaction", "change_usererasure"),
             *("change_workspaceconstraintversion", "change_delivery"),
             *("add_webhookendpoint", "change_webhookendpoint"),

@@ -167,6 +167,14 @@ _KINDS = (
         hides_errors=True,
     ),
     WorkKind(
+        "documents",
+        "documents",
+        "sandbox",
+        "memory.log.documents:waiting",
+        "workers.documents.converter:convert",
+        urgent=False,
+    ),
+    WorkKind(
         "merges",
         "user merges",
         "default",

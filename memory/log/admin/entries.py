@@ -16,7 +16,7 @@ from memory.kernel.admin import masking
 from memory.kernel.admin.base import ReadOnlyAdmin, section
 from memory.kernel.admin.columns import content_column, plain_column, row_column
 from memory.kernel.admin.display import NOTHING, badge, inline, preformatted, pretty
-from memory.kernel.admin.links import link, link_to_key
+from memory.kernel.admin.links import link, link_by_content, link_to_key
 from memory.kernel.admin.rows import rows_for
 from memory.kernel.admin.steady_lists import SteadyChangeList
 from memory.kernel.hooks import later
@@ -24,6 +24,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import ApiKey
 from memory.log import copies, entry_log
 from memory.log.admin.links import link_to_entry, links_to_entries, summary
+from memory.log.documents import places_of, select_behind
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 
 PENDING = "pending"
@@ -113,7 +114,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         section(None, "user", "number", "kind", "outcome", "still_holds", "content_and_data"),
         section(
             "Origin and time",
-            ("written_by", "trust"),
+            ("written_by", "trust", "document"),
             ("role", "speaker"),
             ("session_id", "agent_id"),
             *("metadata", "occurred_at", "recorded_at", "redacted_at"),
@@ -238,6 +239,15 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         if kind == "merge":
             return "from a merge with another user"
         return inline(entry.source or NOTHING)
+
+    @content_column("document")
+    def document(self, entry: LogEntry) -> str:
+        """Show where the entry stands in which document."""
+        place = places_of(entry.user_id, [entry]).get(entry.seq)
+        if place is None:
+            return NOTHING
+        rows = select_behind(entry.user_id, [entry.seq])
+        return link_by_content(rows[0], place) if rows else inline(place)
 
     @plain_column("hash")
     def chain(self, entry: LogEntry) -> str:

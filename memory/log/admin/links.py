@@ -10,6 +10,7 @@ from memory.kernel.admin.links import MAX_LINKS, page_url, url_of_key
 from memory.kernel.admin.masking import content
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import REDACTED
+from memory.log.documents import place_of
 from memory.log.models.entries import EntryKind, LogEntry, Trust
 
 _MAX_PAGES = 1000
@@ -94,9 +95,14 @@ def show_entries(
     return {seq: text for seq, text in shown.items() if seq in chosen}
 
 
-def _origin(entry: LogEntry) -> str:
+def _origin(entry: LogEntry) -> SafeString | str:
     """Return from whom or what an entry comes, unless it is the person."""
-    return "" if entry.trust == Trust.USER else f" from {entry.get_trust_display()}"
+    if entry.trust == Trust.USER:
+        return ""
+    origin = f" from {entry.get_trust_display()}"
+    if place := place_of(entry):
+        return format_html("{}, {}", origin, content(inline(place)))
+    return origin
 
 
 def _name(entry: LogEntry, user: MemoryUser) -> SafeString:

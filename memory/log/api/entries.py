@@ -32,7 +32,7 @@ from memory.kernel.http.serializers import MAX_NAMED, unknown_fields
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
-from memory.log import entry_log, fixes
+from memory.log import documents, entry_log, fixes
 from memory.log.api.entry_serializers import (
     MAX_ENTRIES,
     PROPOSE,
@@ -238,10 +238,12 @@ def _appended(
 
 
 def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-    """Look up the outcomes of a user's entries, and set each entry's `outcome`."""
+    """Look up the outcomes of a user's entries and their places in documents, and set both."""
     outcomes = entry_log.outcomes(user, [entry.seq for entry in entries])
+    places = documents.places_of(user.pk, entries)
     for entry in entries:
         entry.outcome = outcomes.get(entry.seq)
+        entry.__dict__["place"] = places.get(entry.seq)
 
 
 def read_drafts(body: Any) -> list[entry_log.Draft]:

@@ -25,6 +25,7 @@ from memory.kernel.http.serializers import (
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.texts import with_few_marks
 from memory.log import entry_log
+from memory.log.documents import place_of
 from memory.log.models.entries import STATEMENTS, EntryKind, LogEntry, Outcome, Trust
 from memory.project import EditError, names
 from sandbox_image.uac.records import LAPSES_AFTER
@@ -254,6 +255,10 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
     valid_until = serializers.SerializerMethodField(
         help_text="The last day on which the entry says that it, or its record, holds."
     )
+    place = serializers.SerializerMethodField(
+        help_text="Where in which document the entry stands, such as `page 3 of lease.pdf`; null if"
+        " it comes from none. A fact stands where the entries that it is derived from do."
+    )
     state = serializers.SerializerMethodField(
         help_text="The entry's state: pending, covered, dismissed or rejected."
     )
@@ -291,6 +296,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
             "data",
             "valid_until",
             "trust",
+            "place",
             "role",
             "speaker",
             "agent_id",
@@ -312,6 +318,11 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
         """Return the last day on which the entry, or its record, holds."""
         last_day = entry_log.valid_until(entry)
         return last_day.isoformat() if last_day else None
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_place(self, entry: LogEntry) -> str | None:
+        """Return where the entry stands; the caller may have set `place`, from other entries."""
+        return getattr(entry, "place", None) or place_of(entry) or None
 
     def get_state(self, entry: LogEntry) -> str:
         """Return the entry's state."""

@@ -40,6 +40,7 @@ from memory.versions.models.checkpoints import Checkpoint
 # that will be removed.
 MAX_CHOSEN = 200
 _LISTED = 50
+_FILE_REMOVED = "loses its file, which has the same text; its other entries stay"
 
 
 def redact_chosen(
@@ -87,11 +88,11 @@ def _question(request: HttpRequest, entries: list[LogEntry], action: str) -> Tem
         title="Redact",
         verb="Redact",
         for_good=True,
-        people=[one for user, seqs in _by_user(entries) for one in _what_goes(user, seqs)],
+        people=[one for user, seqs in _by_user(entries) for one in what_goes(user, seqs)],
     )
 
 
-def _what_goes(user: MemoryUser, seqs: list[int]) -> Iterator[dict[str, object]]:
+def what_goes(user: MemoryUser, seqs: list[int]) -> Iterator[dict[str, object]]:
     """Yield what the redaction removes from the memories of a user and of merged users."""
     first, *others = preview(user, seqs)
     yield _what_goes_of(first, seqs)
@@ -116,6 +117,10 @@ def _what_goes_of(preview: Preview, seqs: Sequence[int]) -> dict[str, object]:
         "sources": [(entry.pk, link_to_entry(entry)) for entry in sources[:MAX_CHOSEN]],
         "records": content(first_lines(records, _LISTED)),
         "constraints": content(lines(map(inline, preview.constraints))),
+        "documents": lines(
+            format_html("{} {}", link(one), "is removed" if is_whole else _FILE_REMOVED)
+            for one, is_whole in preview.documents.items()
+        ),
         "versions": len(traces.versions),
         "queries": forgetting.count_queries(user, entries, traces),
         "alerts": _alerts_citing(user, entries),

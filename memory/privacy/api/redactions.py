@@ -69,6 +69,17 @@ class AffectedRecordSerializer(serializers.Serializer[Any]):
     )
 
 
+class AffectedDocumentSerializer(serializers.Serializer[Any]):
+    """A document whose file a redaction would remove."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    is_whole = serializers.BooleanField(
+        help_text="Whether nothing of the document would be left. Otherwise its file, which holds"
+        " the same text, would be removed; other entries stay."
+    )
+
+
 class AffectedSerializer(serializers.Serializer[Any]):
     """What a redaction would remove from one user's memory, as of now."""
 
@@ -87,6 +98,7 @@ class AffectedSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(),
         help_text="The constraints that would be deleted or restored.",
     )
+    documents = AffectedDocumentSerializer(many=True)
 
 
 class AffectedElsewhereSerializer(AffectedSerializer):
@@ -171,6 +183,10 @@ def _describe(preview: previews.Preview) -> dict[str, Any]:
         "sources": preview.sources,
         "records": records,
         "constraints": preview.constraints,
+        "documents": [
+            {"id": one.pk, "name": one.name, "is_whole": is_whole}
+            for one, is_whole in preview.documents.items()
+        ],
     }
 
 

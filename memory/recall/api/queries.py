@@ -22,6 +22,8 @@ from memory.kernel.http.stored import (
 )
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.users import ASKED, WITH_HEAD
+from memory.log.documents import places_of
+from memory.log.models.entries import LogEntry, Trust
 from memory.recall import queries
 from memory.versions.api.moments import AsOfSerializer
 from memory.versions.api.runs import (
@@ -102,6 +104,11 @@ class RestsOnSerializer(serializers.Serializer[Any]):
         help_text="These records by class and collection: all are counted, and the first"
         f" {EVIDENCE_NAMED} are named.",
     )
+    places = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="Of the entries of these records that come from documents: number → where, such"
+        " as `page 3 of lease.pdf`.",
+    )
     collections = CollectionReadSerializer(many=True)
     more = serializers.CharField(
         allow_null=True,
@@ -134,7 +141,11 @@ class RestsOnField(serializers.Field[Any, Any, Any, Any]):
         more = None if is_whole else reverse("run-detail", args=[value.pk])
         apart = ("set_aside", "lapsed")  # which the answer has beside its evidence
         shown = {name: one for name, one in evidence.items() if name not in apart}
-        return {**shown, "records": records, "more": more}
+        seqs = {seq for one in records for sources in one["sources"] for seq in sources}
+        entries = LogEntry.objects.filter(user=value.user_id, seq__in=seqs, trust=Trust.DOCUMENT)
+        places = places_of(value.user_id, entries if seqs else [])
+        named = {str(seq): place for seq, place in sorted(places.items())}
+        return {**shown, "records": records, "places": named, "more": more}
 
 
 class SetAsideReadSerializer(serializers.Serializer[Any]):

@@ -19,6 +19,7 @@ from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import ASKED, WITH_HEAD
+from memory.log.documents import places_of
 from memory.log.models.entries import EntryKind, LogEntry, Trust
 from memory.recall.api.completing import (
     DATES,
@@ -233,6 +234,10 @@ class HitSerializer(serializers.Serializer[Hit]):
         choices=Trust.choices,
         help_text="Where the entry comes from. Filter by it with `filters`.",
     )
+    place = serializers.SerializerMethodField(
+        help_text="Where in which document the entry stands, such as `page 3 of lease.pdf`; null if"
+        " it comes from none."
+    )
     speaker = serializers.CharField(source="entry.speaker", allow_null=True)
     role = serializers.CharField(source="entry.role", allow_null=True)
     session_id = serializers.CharField(source="entry.session_id", allow_null=True)
@@ -243,6 +248,12 @@ class HitSerializer(serializers.Serializer[Hit]):
         help_text="The entry itself, and the entries that it was derived from."
     )
     explanation = ExplanationSerializer(allow_null=True)
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_place(self, hit: Hit) -> str | None:
+        """Return where in a document the entry stands."""
+        places: dict[int, str] = self.context["places"]
+        return places.get(hit.entry.seq)
 
     @extend_schema_field(NamedEntrySerializer(many=True))
     def get_entries(self, hit: Hit) -> list[dict[str, Any]]:
@@ -325,7 +336,8 @@ class Search(UserScopedView):
             "meaning": results.meaning,
             "as_of": snapshot.to_json() if snapshot else None,
         }
-        context = {"ids": _ids(user, results)}
+        places = places_of(user.pk, [hit.entry for hit in results.hits])
+        context = {"ids": _ids(user, results), "places": places}
         return Response(FoundSerializer(answer, context=context).data)
 
 

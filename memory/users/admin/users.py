@@ -53,6 +53,7 @@ from memory.llm import llm_budgets, track_records
 from memory.llm.models import LlmCall
 from memory.log import lanes
 from memory.log.admin.entries import PENDING
+from memory.log.models.documents import Document
 from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 from memory.log.models.merges import Merge
 from memory.privacy.admin.erasures import erase_chosen, is_typed
@@ -119,7 +120,8 @@ class MemoryUserAdmin(UserPages):
         ),
         section(
             "Log and project",
-            *("entries", ("covered", "pending", "dismissed", "rejected"), "structure", "calls"),
+            *("entries", ("covered", "pending", "dismissed", "rejected"), "documents"),
+            *("structure", "calls"),
             *("head", "checkpoints", "project", "locations", "runs", "lanes"),
             *("public_id", "created_at", "constraints_due_at"),
             collapsed=True,
@@ -172,6 +174,7 @@ class MemoryUserAdmin(UserPages):
                 # unless a list is sorted by such a column, the database computes it only for the
                 # rows shown.
                 all_alerts=_number_of(Alert.objects.listed()),
+                all_documents=_number_of(Document.objects.all()),
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),
                 records=_number_of(RecordLocation.objects.filter(retired_version=None)),
@@ -258,6 +261,10 @@ class MemoryUserAdmin(UserPages):
     @plain_column("log", "last_seq")
     def entries(self, user: MemoryUser) -> str:
         return _linked(user, LogEntry, user.last_seq, "entry")
+
+    @plain_column("documents")
+    def documents(self, user: MemoryUser) -> str:
+        return _linked(user, Document, getattr(user, "all_documents", 0), "document")
 
     @plain_column("pending", "pending_entries")
     def pending(self, user: MemoryUser) -> str:

@@ -59,6 +59,7 @@ from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
 from memory.log import entry_log
 from memory.log.entry_log import Draft
+from memory.log.models.documents import Document
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.merges import CopiedEntries, Merge
 from memory.log.models.redactions import Redaction
@@ -306,6 +307,19 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         fingerprint=sha256(text),
         reference=[1],
     )
+    document = Document.objects.create(
+        user=user,
+        name=text[:255],
+        size=len(text),
+        sha256=sha256(text),
+        file=text.encode(errors="replace"),
+        by=f"key:{key.prefix}",
+        error="not_admitted",
+        detail=text,
+        created_at=timezone.now(),
+        due_at=timezone.now(),
+        last_error=text,
+    )
     call = _call(user, run, text)
     hosts.beat(
         f"host of {user_id}",
@@ -323,6 +337,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         ApiKey: key,
         MemoryUser: user,
         LogEntry: entries[0],
+        Document: document,
         EntryOutcome: outcomes[1],
         Forecast: forecast,
         Lane: user.lanes.get(name=LaneName.RECORDS),

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.django_db
 READING = ("ask", "context", "query", "run", "search")
 MANAGING = {
     "delete /v1/users/{user_id}",
+    "delete /v1/users/{user_id}/documents/{document_id}",
     "delete /v1/users/{user_id}/entries/{seq}",
     "get /v1/users/{user_id}/entries/{seq}/redaction",
     "get /v1/users/{user_id}/subject-access",

@@ -11,6 +11,7 @@ from pytest_django.fixtures import Settings
 
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.texts import split_text
 from memory.llm.models import LlmCall
 from memory.log.entry_log import coverage
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
@@ -163,7 +164,7 @@ def test_very_long_message_is_read_piece_by_piece(
 
 @given(st.text(max_size=400), st.integers(2, 50))
 def test_pieces_are_the_text(text: str, most: int) -> None:
-    pieces = list(memorize.split(text, most))
+    pieces = list(split_text(text, most))
     assert "".join(pieces) == text
     assert all(len(piece) <= most for piece in pieces)
 

@@ -8,13 +8,15 @@ from email.message import EmailMessage
 import openpyxl
 import pypdf
 import pytest
+from django.conf import settings
 from django.test import override_settings
 
 from convert_image import formats
+from memory.log.documents import DocumentRefused, Page
 from tests.integration.documents.files import archive, docx, paragraph, pdf, pptx
 from tests.integration.sandbox.conftest import sandbox_error
 from workers.documents import converter
-from workers.documents.converter import DocumentRefused, Page, convert_document
+from workers.documents.converter import convert_document
 from workers.sandbox.build import ensure_convert_image, ensure_image
 
 BREAK = "<w:p><w:r><w:lastRenderedPageBreak/></w:r></w:p>"
@@ -30,7 +32,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def pages(name: str, content: bytes) -> list[Page]:
-    return convert_document(name, content).pages
+    return list(convert_document(name, content).pages)
 
 
 def refusal(name: str, content: bytes) -> str:
@@ -163,8 +165,8 @@ ENTITIES = '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;"><!ENTITY c "&b;&b;"
         ("a.docx", nested_zip(), "unpacks_too_large"),
         ("a.docx", archive({"word/document.xml": "", **dict.fromkeys(map(str, range(10_001)), "")}),
          "unpacks_too_large"),
-        ("a.pdf", pdf(["a"] * (formats.MAX_PAGES + 1)), "too_many_pages"),
-        ("a.txt", b"x" * (formats.MAX_CHARACTERS + 1), "too_long"),
+        ("a.pdf", pdf(["a"] * 501), "too_many_pages"),
+        ("a.txt", b"x" * 500_001, "too_long"),
         ("a.eml", mail("A", "b", *[("a.txt", b"c")] * 51).as_bytes(), "too_many_attachments"),
     ],
 )  # fmt: skip
@@ -214,6 +216,25 @@ def test_converter_that_does_not_answer_or_answers_too_much(
         patched.setattr(converter, "MAX_ANSWER_BYTES", 100)
         with sandbox_error("protocol_error", infrastructure=True):
             convert_document("a.txt", b"x" * 1000)
-    monkeypatch.setattr(converter, "DEADLINE_SECONDS", 0.001)
+    monkeypatch.setattr(converter, "MORE_SECONDS", -2 * settings.UAC_DOCUMENT_SECONDS)
     with sandbox_error(infrastructure=True):
         convert_document("a.txt", b"x")
+
+
+def test_an_answer_beyond_the_limits_is_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits hold even if the converter, which the file may have taken over, ignores them."""
+
+    def answer(*parts: object, media_type: object = "text/plain") -> None:
+        message = {"outcome": "ok", "media_type": media_type, "parts": list(parts)}
+        monkeypatch.setattr(converter, "read_message", lambda *_: message)
+        with sandbox_error("protocol_error", infrastructure=True):
+            convert_document("a.txt", b"x")
+
+    answer()
+    answer({"page": None, "text": ""})
+    answer({"page": 0, "text": "x"})
+    answer({"page": True, "text": "x"})
+    answer({"page": settings.UAC_DOCUMENT_PAGES + 1, "text": "x"})
+    answer({"page": None, "text": "x" * (settings.UAC_DOCUMENT_CHARACTERS + 1)})
+    answer({"page": None, "text": "x"}, media_type="text/html; charset=x")
+    answer({"page": None})

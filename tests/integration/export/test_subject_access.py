@@ -1,5 +1,6 @@
 """A person's data for that person: complete, of one moment, and of nobody else."""
 
+import datetime
 import io
 import json
 import threading
@@ -17,6 +18,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
@@ -40,6 +42,7 @@ from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.llm.models import LlmOutcome, LlmPurpose
 from memory.log import entry_log
 from memory.log.entry_log import Draft
+from memory.log.models.documents import Document
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.log.models.redactions import Redaction
 from memory.privacy import redaction
@@ -84,8 +87,24 @@ def test_every_model_and_column_of_the_registry_is_told_or_left_out_with_a_reaso
         reasons = left_out(model)
         assert reasons.keys() <= known, model
         assert all(reasons.values())
-        # All personal data is included.
-        assert not reasons.keys() & set(erased_columns(model)), model
+        # All personal data is included; uploads are files of their own.
+        apart = {"file"} if model is Document else set()
+        assert reasons.keys() & set(erased_columns(model)) == apart, model
+
+
+def test_documents_are_files_of_their_own(live_database: str, user: MemoryUser) -> None:
+    now = timezone.now()
+    made = {"user": user, "size": 1, "by": "test", "created_at": now}
+    stored = Document.objects.create(name="a: lease.pdf", file=b"\0PDF", sha256="1", **made)
+    later = now + datetime.timedelta(seconds=1)
+    Document.objects.create(name="failed.pdf", error="broken", **{**made, "created_at": later})
+
+    files = written(user)
+
+    assert files[f"documents/{stored.pk}/a_ lease.pdf"] == b"\0PDF"
+    assert len([name for name in files if name.startswith("documents/")]) == 1
+    assert [row["name"] for row in rows(files, "documents")] == ["a: lease.pdf", "failed.pdf"]
+    assert "file" not in rows(files, "documents")[0]
 
 
 def test_subject_access_contains_every_row_of_the_person_alone(
@@ -110,7 +129,10 @@ def test_subject_access_contains_every_row_of_the_person_alone(
     assert len(places) > 40
     by_name = {model.__name__: model for model in subject.exports()}
     for model_name, _, column in (place.partition(".") for place in sorted(places)):
-        if model_name in by_name:
+        if (model_name, column) == ("Document", "file"):
+            stored = [files[name] for name in files if name.startswith("documents/")]
+            assert any(MARKER.encode() in one for one in stored)
+        elif model_name in by_name:
             told = rows(files, subject.exports()[by_name[model_name]].name)
             assert any(MARKER in json.dumps(row[column]) for row in told), (model_name, column)
     for name in [*subject.exports().values(), subject.RESULTS]:

@@ -14,6 +14,7 @@ from memory.alerts.models.webhooks import Delivery
 from memory.constraints.models.backtests import Backtest
 from memory.kernel.models.users import MemoryUser
 from memory.llm.models import LlmCall
+from memory.log.models.documents import Document
 from memory.log.models.entries import EntryOutcome
 from memory.log.models.merges import Merge
 from memory.log.models.redactions import Redaction
@@ -67,6 +68,7 @@ CONTRADICTIONS: dict[str, tuple[type[models.Model], list[dict[str, Any]]]] = {
             {"state": "given_up", "settled_at": None},
         ],
     ),
+    "document_finished": (Document, [{"due_at": NOW, "finished_at": NOW}]),
     "erasure_finished": (
         UserErasure,
         [{"due_at": NOW, "finished_at": NOW}, {"due_at": None, "finished_at": None}],

@@ -138,12 +138,13 @@ def test_client_sends_and_reads_recorded_answers(operation: str, is_async: bool)
     user: Any = caller(URL, "key", transport=httpx.MockTransport(answers))
     # When it is called
     failed = example["status"] >= 400
+    given = example.get("body") or example.get("file")
     if failed:
         with pytest.raises(Problem) as caught:
-            call(user, operation, names, example.get("body"))
+            call(user, operation, names, given)
         answer = json.loads(caught.value.answer.model_dump_json(exclude_unset=True))
     else:
-        answer = call(user, operation, names, example.get("body"))
+        answer = call(user, operation, names, given)
     # Then the request is the recorded one, with a key if it changes anything
     [request] = requests
     method, _, template = operation.partition(" ")
@@ -154,9 +155,14 @@ def test_client_sends_and_reads_recorded_answers(operation: str, is_async: bool)
     assert ("Idempotency-Key" in request.headers) is (
         method != "GET" and not template.endswith(READ_BY_POST)
     )
-    sent = json.loads(request.content or b"null")
-    body = example.get("body") or None
-    assert sent == ({"entries": [body]} if body and "kind" in body else body)
+    if file := example.get("file"):
+        assert f'filename="lease.txt"\r\nContent-Type: text/plain\r\n\r\n{file}\r\n'.encode() in (
+            request.content
+        )
+    else:
+        sent = json.loads(request.content or b"null")
+        body = example.get("body") or None
+        assert sent == ({"entries": [body]} if body and "kind" in body else body)
     # And the answer is the recorded one
     expected = example.get("answer")
     if isinstance(answer, dict) and isinstance(expected, dict):

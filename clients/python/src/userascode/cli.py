@@ -25,6 +25,7 @@ from userascode.hooks import HOSTS, respond
 from userascode.imports.formats import Skipped, items_of
 from userascode.imports.reading import names_of, values_of
 from userascode.imports.running import Report, import_items
+from userascode.models import Document
 
 if TYPE_CHECKING:
     from userascode.params import NewRecordEntry, NewTextEntry
@@ -142,6 +143,9 @@ def list_users(here: _Session) -> None:
 @click.option("--fact", "is_fact", is_flag=True, help="The text is a fact about the user.")
 @click.option("--record", "typed", metavar="DOMAIN.CLASS", help="A record, by FIELD=VALUE.")
 @click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="VALUE: JSON or text.")
+@click.option(
+    "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A document."
+)
 @click.option("--valid-until", metavar="DAY", help="The last day on which the text holds.")
 @click.option("--wait", type=float, default=0, help="Seconds to wait until records are settled.")
 @session
@@ -153,12 +157,20 @@ def add(
     is_fact: bool,
     typed: str | None,
     fields: tuple[str, ...],
+    file: Path | None,
     valid_until: str | None,
     wait: float,
 ) -> None:
-    """Append a message, a fact or a record to a user's log; `-` reads the text from stdin."""
-    if (text is None) == (typed is None):
-        raise click.UsageError("Give either TEXT or --record DOMAIN.CLASS.")
+    """Append a message, a fact, a record or a document to a user's log.
+
+    `-` reads the text from stdin.
+    """
+    if [text, typed, file].count(None) != 2:
+        raise click.UsageError("Give either TEXT, --record DOMAIN.CLASS or --file FILE.")
+    if file is not None:
+        document = here.user(user_id).documents.add((file.name, file.read_bytes()))
+        here.show(document, _describe_document(document))
+        return
     entry: NewRecordEntry | NewTextEntry
     if typed is not None:
         domain, _, name = typed.rpartition(".")
@@ -171,6 +183,14 @@ def add(
         entry["valid_until"] = valid_until
     appended = here.user(user_id).add(entry, wait=wait)
     here.show_rows(appended.entries, "seq", "kind", "state")
+
+
+def _describe_document(document: Document) -> str:
+    if document.error is not None:
+        return f"{document.name} failed: {document.error.detail} {document.error.fix}"
+    entries = f"entries {document.first_seq} to {document.last_seq}"
+    earlier = "was uploaded before: " if document.is_duplicate else ""
+    return f"{document.name}: {earlier}{entries}"
 
 
 def _field(text: str) -> tuple[str, Any]:

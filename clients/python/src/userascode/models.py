@@ -12,6 +12,16 @@ from pydantic import Field
 from userascode.base import Model
 
 
+class AffectedDocument(Model):
+    """A document whose file a redaction would remove."""
+
+    id: str
+    name: str
+    is_whole: bool
+    """Whether nothing of the document would be left. Otherwise its file, which holds the same
+    text, would be removed; other entries stay."""
+
+
 class AffectedElsewhere(Model):
     """What a redaction would remove from another user's memory, with which this one was
     merged."""
@@ -24,6 +34,7 @@ class AffectedElsewhere(Model):
     records: list[AffectedRecord]
     constraints: list[str]
     """The constraints that would be deleted or restored."""
+    documents: list[AffectedDocument]
     user_id: str
 
 
@@ -550,6 +561,30 @@ class CheckpointDetail(Model):
     verdict: Verdict
 
 
+CodeEnum: TypeAlias = (
+    Literal[
+        "empty",
+        "too_large",
+        "no_text",
+        "encrypted",
+        "broken",
+        "wrong_type",
+        "unsupported_type",
+        "unpacks_too_large",
+        "too_many_pages",
+        "too_long",
+        "too_many_attachments",
+        "timeout",
+        "out_of_memory",
+        "crashed",
+        "unavailable",
+        "content_refused",
+        "not_admitted",
+    ]
+    | str
+)
+
+
 class CollectionRead(Model):
     """A collection that the code reads."""
 
@@ -802,6 +837,54 @@ class Difference(Model):
     """The paths of schemas, constraints and tests that differ."""
 
 
+class Document(Model):
+    """An uploaded document, and the entries that hold its text."""
+
+    id: str
+    name: str
+    state: DocumentStateEnum
+    """waiting: to be converted; done: the text is in the log; failed: see `error`."""
+    media_type: str
+    """The type that the content has."""
+    size: int
+    """The size of the file in bytes."""
+    sha256: str
+    """The SHA-256 of the file; empty once the file is removed by a redaction."""
+    pages: int | None
+    """How many pages, slides, sheets or messages it has, if it has any."""
+    characters: int
+    """The length of its text."""
+    first_seq: int | None
+    """The first of the entries that hold its text."""
+    last_seq: int | None
+    """The last of the entries that hold its text."""
+    is_stored: bool
+    """Whether the original can be read. It is not kept if the document failed, in a workspace
+    with a content policy, and after a redaction of a part of the text."""
+    is_duplicate: bool
+    """True only in the answer to an upload of a file that was uploaded before: nothing was
+    added."""
+    error: DocumentError | None
+    """Why the document failed; else null."""
+    occurred_at: datetime.datetime | None
+    """When the content was said or was true, if the upload said so."""
+    created_at: datetime.datetime
+    finished_at: datetime.datetime | None
+
+
+class DocumentError(Model):
+    """Why nothing of a document is in the log, and what to do about it."""
+
+    code: CodeEnum
+    field: str
+    """The field of the upload: `file`."""
+    detail: str
+    fix: str
+
+
+DocumentStateEnum: TypeAlias = Literal["waiting", "done", "failed"] | str
+
+
 class Domain(Model):
     """A domain's classes and collections, by name."""
 
@@ -910,6 +993,9 @@ class Entry(Model):
     """The last day on which the entry says that it, or its record, holds."""
     trust: TrustEnum
     """Where the entry comes from; a fact made of messages has the class of these."""
+    place: str | None
+    """Where in which document the entry stands, such as `page 3 of lease.pdf`; null if it
+    comes from none. A fact stands where the entries that it is derived from do."""
     role: str | None
     speaker: str | None
     agent_id: str | None
@@ -1215,6 +1301,9 @@ class Hit(Model):
     kind: EntryKindEnum
     trust: TrustEnum
     """Where the entry comes from. Filter by it with `filters`."""
+    place: str | None
+    """Where in which document the entry stands, such as `page 3 of lease.pdf`; null if it
+    comes from none."""
     speaker: str | None
     role: str | None
     session_id: str | None
@@ -1425,6 +1514,12 @@ class PaginatedDeliveryList(Model):
     results: list[Delivery]
 
 
+class PaginatedDocumentList(Model):
+    next: str | None
+    previous: str | None
+    results: list[Document]
+
+
 class PaginatedEndpointList(Model):
     next: str | None
     previous: str | None
@@ -1618,6 +1713,7 @@ class RedactionPreview(Model):
     records: list[AffectedRecord]
     constraints: list[str]
     """The constraints that would be deleted or restored."""
+    documents: list[AffectedDocument]
     elsewhere: list[AffectedElsewhere]
     """What it would remove from the memories of users with whom this one was merged and whom
     the key may see."""
@@ -1696,6 +1792,9 @@ class RestsOn(Model):
     """The number of records in the evidence."""
     records: list[EvidenceColumns]
     """These records by class and collection: all are counted, and the first 20 are named."""
+    places: dict[str, str]
+    """Of the entries of these records that come from documents: number → where, such as `page
+    3 of lease.pdf`."""
     collections: list[CollectionRead]
     more: str | None
     """The URL of the run whose `output.evidence` names more of the records: the first 1000, or

@@ -37,6 +37,8 @@ class Request:
     body: Any = None
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    # The name and the content of a file, which is sent as a form, with the body as its fields.
+    file: tuple[str, bytes] | None = None
 
     @property
     def wait(self) -> float:
@@ -55,13 +57,14 @@ def write(
     body: Mapping[str, Any] | None = None,
     *,
     content: bytes | None = None,
+    file: tuple[str, bytes] | None = None,
     if_match: str | None = None,
     **query: Any,
 ) -> Request:
     """Return a request that changes something, with an `Idempotency-Key`."""
     headers = given({"Idempotency-Key": str(uuid.uuid4()), "If-Match": if_match})
     sent = None if body is None else given(body)
-    return Request(method, path, given(query), sent, content, headers)
+    return Request(method, path, given(query), sent, content, headers, file)
 
 
 def ask(path: str, body: Mapping[str, Any]) -> Request:
@@ -100,6 +103,8 @@ def arguments(request: Request, timeout: float) -> dict[str, Any]:
     if request.content is not None:
         sent["content"] = request.content
         sent["headers"]["Content-Type"] = "application/zip"
+    elif request.file is not None:
+        sent |= {"files": {"file": request.file}, "data": request.body}
     elif request.body is not None:
         sent["json"] = request.body
     return {**sent, "timeout": timeout + request.wait}

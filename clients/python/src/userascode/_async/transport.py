@@ -54,11 +54,23 @@ class AsyncTransport:
         self, request: Request, model: type[Answer], *, wait: bool, timeout: float | None = None
     ) -> Answer:
         """Send a request whose answer is its own progress; with `wait`, return it at the end."""
+        return parse(await self._settled(request, wait=wait, timeout=timeout), model)
+
+    async def settle_if_any(
+        self, request: Request, model: type[Answer], *, wait: bool, timeout: float | None = None
+    ) -> Answer | None:
+        """Like `settle`; return None if the answer is that there is no progress to follow."""
+        answer = await self._settled(request, wait=wait, timeout=timeout)
+        return None if answer.status_code == 204 else parse(answer, model)
+
+    async def _settled(
+        self, request: Request, *, wait: bool, timeout: float | None
+    ) -> httpx.Response:
         answer = await self.send(request)
         if wait and answer.status_code == 202:
             patience = self.patience if timeout is None else timeout
             answer = await self.follow(answer, patience, time.monotonic() + patience)
-        return parse(answer, model)
+        return answer
 
     async def follow(
         self, answer: httpx.Response, patience: float, deadline: float

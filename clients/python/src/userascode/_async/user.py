@@ -20,6 +20,7 @@ class AsyncUser:
         self.alerts = AsyncAlerts(transport, self._path)
         self.checkpoints = AsyncCheckpoints(transport, self._path)
         self.constraints = AsyncConstraints(transport, self._path)
+        self.documents = AsyncDocuments(transport, self._path)
         self.entries = AsyncEntries(transport, self._path)
 
     async def details(self) -> models.UserDetail:
@@ -237,6 +238,59 @@ class AsyncUser:
         body = {"constraint": constraint, "source": source, "days": days, "by": by}
         request = write("POST", f"{self._path}backtests/", body)
         return await self._transport.fetch(request, models.BacktestDetail)
+
+
+class AsyncDocuments:
+    """The documents that were uploaded for a user."""
+
+    def __init__(self, transport: AsyncTransport, user_path: str) -> None:
+        self._transport = transport
+        self._path = f"{user_path}documents/"
+
+    async def add(
+        self,
+        file: tuple[str, bytes],
+        *,
+        occurred_at: str | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> models.Document:
+        """Upload a file, by its name and content; return the document once its text is in the log.
+
+        See its `error` if it has no text there, and `is_duplicate` if it was uploaded before.
+        """
+        request = write("POST", self._path, {"occurred_at": occurred_at}, file=file)
+        return await self._transport.settle(request, models.Document, wait=wait, timeout=timeout)
+
+    def list(self, *, page_size: int | None = None) -> AsyncPages[models.Document]:
+        """Return the documents, newest first."""
+        request = read(self._path, page_size=page_size)
+        return AsyncPages(self._transport, request, models.PaginatedDocumentList)
+
+    async def get(self, document_id: str) -> models.Document:
+        """Return a document by its id."""
+        return await self._transport.fetch(
+            read(f"{self._path}{path(document_id)}"), models.Document
+        )
+
+    async def content(self, document_id: str) -> bytes:
+        """Return the file as it was uploaded, if it is stored."""
+        request = read(f"{self._path}{path(document_id)}content/")
+        return (await self._transport.send(request)).content
+
+    async def redact(
+        self,
+        document_id: str,
+        reason: str | None = None,
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> models.Redaction | None:
+        """Delete a document, its text and everything derived; None if it had no text in the log."""
+        request = write("DELETE", f"{self._path}{path(document_id)}", reason=reason)
+        return await self._transport.settle_if_any(
+            request, models.Redaction, wait=wait, timeout=timeout
+        )
 
 
 class AsyncEntries:

@@ -54,11 +54,21 @@ class Transport:
         self, request: Request, model: type[Answer], *, wait: bool, timeout: float | None = None
     ) -> Answer:
         """Send a request whose answer is its own progress; with `wait`, return it at the end."""
+        return parse(self._settled(request, wait=wait, timeout=timeout), model)
+
+    def settle_if_any(
+        self, request: Request, model: type[Answer], *, wait: bool, timeout: float | None = None
+    ) -> Answer | None:
+        """Like `settle`; return None if the answer is that there is no progress to follow."""
+        answer = self._settled(request, wait=wait, timeout=timeout)
+        return None if answer.status_code == 204 else parse(answer, model)
+
+    def _settled(self, request: Request, *, wait: bool, timeout: float | None) -> httpx.Response:
         answer = self.send(request)
         if wait and answer.status_code == 202:
             patience = self.patience if timeout is None else timeout
             answer = self.follow(answer, patience, time.monotonic() + patience)
-        return parse(answer, model)
+        return answer
 
     def follow(self, answer: httpx.Response, patience: float, deadline: float) -> httpx.Response:
         """Read what a 202 names until it has ended; return its last state.

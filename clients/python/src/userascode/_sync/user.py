@@ -23,6 +23,7 @@ class User:
         self.alerts = Alerts(transport, self._path)
         self.checkpoints = Checkpoints(transport, self._path)
         self.constraints = Constraints(transport, self._path)
+        self.documents = Documents(transport, self._path)
         self.entries = Entries(transport, self._path)
 
     def details(self) -> models.UserDetail:
@@ -238,6 +239,55 @@ class User:
         body = {"constraint": constraint, "source": source, "days": days, "by": by}
         request = write("POST", f"{self._path}backtests/", body)
         return self._transport.fetch(request, models.BacktestDetail)
+
+
+class Documents:
+    """The documents that were uploaded for a user."""
+
+    def __init__(self, transport: Transport, user_path: str) -> None:
+        self._transport = transport
+        self._path = f"{user_path}documents/"
+
+    def add(
+        self,
+        file: tuple[str, bytes],
+        *,
+        occurred_at: str | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> models.Document:
+        """Upload a file, by its name and content; return the document once its text is in the log.
+
+        See its `error` if it has no text there, and `is_duplicate` if it was uploaded before.
+        """
+        request = write("POST", self._path, {"occurred_at": occurred_at}, file=file)
+        return self._transport.settle(request, models.Document, wait=wait, timeout=timeout)
+
+    def list(self, *, page_size: int | None = None) -> Pages[models.Document]:
+        """Return the documents, newest first."""
+        request = read(self._path, page_size=page_size)
+        return Pages(self._transport, request, models.PaginatedDocumentList)
+
+    def get(self, document_id: str) -> models.Document:
+        """Return a document by its id."""
+        return self._transport.fetch(read(f"{self._path}{path(document_id)}"), models.Document)
+
+    def content(self, document_id: str) -> bytes:
+        """Return the file as it was uploaded, if it is stored."""
+        request = read(f"{self._path}{path(document_id)}content/")
+        return (self._transport.send(request)).content
+
+    def redact(
+        self,
+        document_id: str,
+        reason: str | None = None,
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> models.Redaction | None:
+        """Delete a document, its text and everything derived; None if it had no text in the log."""
+        request = write("DELETE", f"{self._path}{path(document_id)}", reason=reason)
+        return self._transport.settle_if_any(request, models.Redaction, wait=wait, timeout=timeout)
 
 
 class Entries:
