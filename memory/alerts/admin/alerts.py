@@ -74,6 +74,7 @@ from memory.kernel.admin.links import link, list_url, url_of_key
 from memory.kernel.admin.rows import rows_for
 from memory.kernel.models.fields import validate_time_zone
 from memory.kernel.models.hosts import warning_of
+from memory.kernel.models.users import MemoryUser
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes", "snooze_until"]
 # The action that undoes another, for alerts that were in this state before.
@@ -147,14 +148,17 @@ def _group_by_constraint(changes: ChangeList) -> Iterator[Mapping[str, Any]]:
     # The list's annotations would be computed for each row.
     rows = Alert.objects.filter(pk__in=list(live.values_list("pk", flat=True))).values("constraint")
     counted_rows = rows.annotate(
-        alerts=Count("pk"), users=Count("user", distinct=True), workspace=Min("user__workspace")
+        alerts=Count("pk"), users=Count("user", distinct=True), first_user=Min("user")
     )
     groups = list(counted_rows.order_by("-alerts", "constraint")[:MAX_GROUPS])
-    described = describe_constraints({row["workspace"] for row in groups})
+    # Joined above, the table of users would be read whole.
+    first_users = MemoryUser.objects.filter(pk__in=[row["first_user"] for row in groups])
+    workspaces = dict(first_users.values_list("pk", "workspace"))
+    described = describe_constraints(set(workspaces.values()))
     for row in groups:
         path = row["constraint"]
         yield {
-            "name": described.get((row["workspace"], path)) or rule_of(path),
+            "name": described.get((workspaces.get(row["first_user"], 0), path)) or rule_of(path),
             "rule": rule_of(path),
             "alerts": row["alerts"],
             "users": counted(row["users"], "user"),
