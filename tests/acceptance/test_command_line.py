@@ -86,6 +86,23 @@ def test_added_records_are_found(run: Run, system: System, key: str, tmp_path: P
     assert "report is 3 days late" in followed.output
 
 
+def test_a_document_is_added_once_and_found(run: Run, tmp_path: Path) -> None:
+    lease, scan = tmp_path / "lease.txt", tmp_path / "scan.pdf"
+    lease.write_text("Pets are allowed in the flat.")
+    scan.write_bytes(b"%PDF-1.7 torn off")
+    run("users", "create", "tenant")
+
+    added = json.loads(run("--json", "add", "tenant", "--file", str(lease)).output)
+    again = json.loads(run("--json", "add", "tenant", "--file", str(lease)).output)
+    hit = json.loads(run("--json", "search", "tenant", "pets").output.splitlines()[0])
+    broken = json.loads(run("--json", "add", "tenant", "--file", str(scan), status=1).output)
+
+    assert (added["id"], added["first_seq"]) == (again["id"], again["first_seq"])
+    assert (added["is_duplicate"], again["is_duplicate"]) == (False, True)
+    assert hit["seq"] == added["first_seq"]
+    assert broken["error"]["code"] == "broken"
+
+
 def test_pulled_classes_read_the_records(
     run: Run, system: System, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from benchmarks.scores import token_f1
         ("dog dog", "dog", 2 / 3),
         ("purple", "dog", 0.0),
         ("", "dog", 0.0),
-        ("", "", 0.0),
+        ("[]", "[]", 1.0),
     ],
 )
 def test_f1_ignores_articles_case_and_punctuation(said: str, gold: str, expected: float) -> None:

@@ -170,6 +170,8 @@ def add(
     if file is not None:
         document = here.user(user_id).documents.add((file.name, file.read_bytes()))
         here.show(document, _describe_document(document))
+        if document.error is not None:
+            sys.exit(1)
         return
     entry: NewRecordEntry | NewTextEntry
     if typed is not None:
