@@ -1,5 +1,6 @@
 """Words without their languages' endings: "Москва" and "Москве" have one stem, Köln and Kölner."""
 
+import re
 import threading
 from collections.abc import Iterable
 
@@ -17,16 +18,34 @@ STEMMED = frozenset(
 )
 MIN_STEM = 3  # shorter stems are shared by words that have nothing to do with each other
 
+# British spellings, and what makes them American: colour, organise, centre, travelled.
+_AMERICAN = (
+    (re.compile(r"(?<=\w{3})our(?=(?:s|ed|ing|ful|less|able|ite|ites|hoods?|al)?$)"), "or"),
+    (
+        re.compile(
+            r"(al|an|ar|at|er|gn|ic|id|im|it|og|on|or|tom)([iy])s"
+            r"(?=(?:e|es|ed|ing|er|ers|ation|ations)$)"
+        ),
+        r"\1\2z",
+    ),
+    (re.compile(r"(?<=\w\w)([bt])re(?=s?$)"), r"\1er"),
+    (re.compile(r"(?<=[aeiou])([^aeiou]{1,2}e)ll(?=(?:ed|ing|er|ers)$)"), r"\1l"),
+)
+
 _local = threading.local()  # a stemmer must not be shared between threads
 
 
 def stem(word: str, language: str) -> str:
     """Return a folded word without its endings in a language.
 
-    If the endings aren't known, only the beginning of a long word is kept.
+    If the endings aren't known, only the beginning of a long word is kept. British and American
+    spellings of an English word have one stem.
     """
     if language not in STEMMED:
         return word[: max(4, min(6, len(word) - 2))]
+    if language == "en":
+        for british, american in _AMERICAN:
+            word = british.sub(american, word)
     stemmers: dict[str, Stemmer.Stemmer] = _local.__dict__.setdefault("stemmers", {})
     if language not in stemmers:
         stemmers[language] = Stemmer.Stemmer(language)

@@ -20,7 +20,7 @@ from memory.recall.search.ranking import Corpus, Postings
 from memory.recall.search.vectors import Vectors
 
 # The version of the format and of the terms in it. Blocks of another version are rebuilt, not read.
-VERSION = 7
+VERSION = 8
 # The approximate number of postings in a block.
 BLOCK = 1024
 # The prefix for terms that come from a speaker's name.

@@ -54,10 +54,22 @@ def test_terms_of_a_text(text: str, expected: list[str]) -> None:
         ["Gru\u0308n", "gr\u00fcn", "grün\u200b"],
         ["ﾃﾞｰﾀ", "データ"],
         ["Ｔｏｋｙｏ", "tokyo"],
+        ["favourites", "favorites"],
+        ["neighbourhood", "neighborhood"],
+        ["organisation", "organization"],
+        ["analysed", "analyzed"],
+        ["theatre", "theater"],
+        ["travelling", "traveling"],
     ],
 )
 def test_spellings_of_a_word_are_one_term(texts: list[str]) -> None:
     assert len({terms(text)[-1] for text in texts}) == 1
+
+
+def test_words_that_only_look_british_keep_their_own_terms() -> None:
+    text = "flour floor paradise parade precise precisely raise"
+
+    assert terms(text) == ["flour", "floor", "paradis", "parad", "precis", "precis", "rais"]
 
 
 def test_number_in_groups_by_spaces_is_found_by_the_whole_and_its_parts() -> None:
