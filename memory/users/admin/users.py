@@ -46,6 +46,7 @@ from memory.kernel.admin.display import (
     visible_json,
 )
 from memory.kernel.admin.links import link, link_to_list
+from memory.kernel.admin.pauses import pause_of
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import change_user
@@ -145,7 +146,7 @@ class MemoryUserAdmin(UserPages):
             lane.name == LaneName.STRUCTURE and lane.due_at for lane in timeline.lanes_of(row)
         )
         return [
-            *(["work_on_it_now"] if waits else []),
+            *(["work_on_it_now"] if waits and pause_of(row) is None else []),
             *(["backtest_constraints"] if backtests.own_constraints(row.head) else []),
             *self.pausing_for(row),
             "erase",
@@ -331,8 +332,10 @@ class MemoryUserAdmin(UserPages):
     )
     def work_on_it_now(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
         """Make the model's waiting work due now, even after failures; the dispatcher starts it."""
-        chosen = list(queryset.filter(pk__in=_waiting_lanes().values("user")))
-        left = queryset.count() - len(chosen)
+        waiting = queryset.filter(pk__in=_waiting_lanes().values("user"))
+        chosen = list(waiting.filter(is_paused=False))
+        paused = waiting.filter(is_paused=True).count()
+        left = queryset.count() - len(chosen) - paused
         lanes.hurry(_waiting_lanes().filter(user__in=chosen))
         for user in chosen:
             self.log_change(request, user, "Had the language model process the entries now.")
@@ -346,6 +349,9 @@ class MemoryUserAdmin(UserPages):
         }
         for reason in reasons - {None}:
             messages.warning(request, f"The language model's work is stopped: {reason}")
+        if paused:
+            why = "paused, so nothing is processed until work is resumed"
+            messages.warning(request, f"{counted(paused, 'user')} skipped: {why}.")
         if left:
             messages.warning(request, f"{counted(left, 'user')} skipped: nothing is pending.")
 

@@ -572,6 +572,25 @@ def test_where_nothing_was_said_the_model_has_no_work(admin_client: Client, rows
     assert not StaffAction.objects.exists()
 
 
+@pytest.mark.parametrize("scope", [MemoryUser, Workspace])
+def test_the_model_does_not_work_while_work_is_paused(
+    admin_client: Client, rows: Rows, scope: type[Model]
+) -> None:
+    later = timezone.now() + datetime.timedelta(hours=1)
+    Lane.objects.update(due_at=later)
+    Pause.objects.all().delete()
+    act(admin_client, "pause", rows[scope], confirmed="1")
+
+    assert "work_on_it_now" not in offered(admin_client.get(page_url(rows[MemoryUser])))
+    response = act(admin_client, "work_on_it_now", rows[MemoryUser])
+
+    assert messages_of(response) == [
+        "1 user skipped: paused, so nothing is processed until work is resumed."
+    ]
+    assert structure_lane(rows).due_at == later
+    assert not StaffAction.objects.exists()
+
+
 def test_viewer_of_users_cannot_start_the_model(staff: Staff, rows: Rows) -> None:
     later = timezone.now() + datetime.timedelta(hours=1)
     Lane.objects.update(due_at=later)
