@@ -574,9 +574,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         done, undoable = 0, []
         for alert in fitting:
             with suppress(alert_actions.AlertNotOpen):
-                act(alert, actor=staff_of(request))
+                changed = act(alert, actor=staff_of(request))
                 done += 1
-                if alert.state == before and alert.kind != AlertKind.CONSTRAINT_PAUSED:
+                # Resolving the notice of a pause has resumed the constraint: it can't be reopened.
+                is_final = changed.state == AlertState.RESOLVED and not changed.holds_back
+                if alert.state == before and not is_final:
                     undoable.append(alert)
         left = WHY_LEFT.get(verb, "already resolved")
         report(request, "alert", done, number, verb, left, undo=undo, undoable=undoable)

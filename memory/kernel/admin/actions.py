@@ -168,26 +168,32 @@ def report(
     `undo` names the action that reverts the change of the `undoable` rows.
     """
     if number:
-        done(request, f"{counted(number, noun)} {what}.", undo, undoable)
+        done(request, f"{counted(number, noun)} {what}.", undo, undoable, of=number)
     if number < chosen:
         messages.warning(request, f"{counted(chosen - number, noun)} skipped: {otherwise}.")
 
 
-def done(request: HttpRequest, message: str, undo: str, rows: Sequence[models.Model]) -> None:
+def done(
+    request: HttpRequest, message: str, undo: str, rows: Sequence[models.Model], *, of: int = 0
+) -> None:
     """Say what was done, with a button for the action that undoes it for these rows.
 
+    If something was done to more rows (`of`) than can be undone, the button says so.
     The message may stand beside the next row, so it names the user of a single one: by the id, not
     by the name, since a cookie holds it until it is shown.
     """
     if undo and rows:
         user = getattr(rows[0], "user", None) if len(rows) == 1 else None
         named = format_html("<span>For {}.</span> ", link(user, str(user))) if user else ""
-        button = _undo_button(request, undo, [row.pk for row in rows])
+        label = f"Undo {len(rows)} of {of}" if len(rows) < of else "Undo"
+        button = _undo_button(request, undo, label, [row.pk for row in rows])
         message = format_html("{} {}{}", message, named, button)
     messages.success(request, message)
 
 
-def _undo_button(request: HttpRequest, action: str, keys: Sequence[object]) -> SafeString:
+def _undo_button(
+    request: HttpRequest, action: str, label: str, keys: Sequence[object]
+) -> SafeString:
     """Return the fields and the button of the form around each message (base_site.html)."""
     fields = [
         ("action", action),
@@ -196,9 +202,10 @@ def _undo_button(request: HttpRequest, action: str, keys: Sequence[object]) -> S
         *(("_selected_action", key) for key in keys),
     ]
     return format_html(
-        '{}<button type="submit" class="undo" formaction="{}">Undo</button>',
+        '{}<button type="submit" class="undo" formaction="{}">{}</button>',
         format_html_join("", '<input type="hidden" name="{}" value="{}">', fields),
         request.get_full_path(),
+        label,
     )
 
 

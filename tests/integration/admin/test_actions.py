@@ -260,6 +260,43 @@ def test_undo_reopens_alerts_that_the_lists_filter_no_longer_shows(
     assert response.redirect_chain == [(open_alerts, 302)]
 
 
+def add_notice_of_pause(alert: Alert) -> Alert:
+    """Open an alert about a paused constraint for the user of another alert."""
+    return Alert.objects.create(
+        user=alert.user,
+        kind=AlertKind.CONSTRAINT_PAUSED,
+        constraint=alert.constraint,
+        fingerprint="paused",
+        severity=Severity.WARNING,
+        message="too noisy",
+        opened_at=timezone.now(),
+        changed_at=timezone.now(),
+    )
+
+
+@pytest.mark.parametrize("action", ["acknowledge", "snooze_for_a_week"])
+def test_undo_restores_every_alert_whatever_its_kind(
+    admin_client: Client, rows: Rows, action: str
+) -> None:
+    both = rows[Alert], add_notice_of_pause(rows[Alert])
+
+    response = undo(admin_client, act(admin_client, action, *both))
+
+    assert messages_of(response) == ["2 alerts reopened."]
+    assert states(*both) == [AlertState.OPEN, AlertState.OPEN]
+
+
+def test_undo_says_of_how_many_alerts_it_undoes_an_act(admin_client: Client, rows: Rows) -> None:
+    """A constraint is resumed when the notice of its pause is resolved, and stays so."""
+    both = rows[Alert], add_notice_of_pause(rows[Alert])
+
+    response = resolve(admin_client, *both)
+    assert "2 alerts resolved. For ada . Undo 1 of 2" in shown(response)
+    undo(admin_client, response)
+
+    assert states(*both) == [AlertState.OPEN, AlertState.RESOLVED]
+
+
 @pytest.mark.parametrize("has_escalated", [True, False])
 @pytest.mark.parametrize("action", ["acknowledge", "snooze_for_a_day", "resolve"])
 def test_undo_keeps_since_when_an_alert_is_open_and_its_escalation(
