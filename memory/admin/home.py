@@ -237,6 +237,11 @@ def _now(request: HttpRequest, now: datetime.datetime) -> Mapping[str, Any]:
         "problems": len(raised),
         "dispatched": _dispatched(request, now),
         "failing": failing,
+        "failing_calls": " and ".join(
+            name
+            for what, name in (("failing", "model"), ("endpoint", "webhook"))
+            if hindered.get(what)
+        ),
         "paused": list(_paused(request, hindered)),
         "open": [
             (severity, counted(number, f"{severity} alert"))

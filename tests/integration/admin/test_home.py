@@ -529,6 +529,7 @@ def test_an_endpoint_that_fails_shows_from_the_first_failure(
     assert found["tone"] == "bad"
     page = shown(admin_client.get("/admin/"))
     assert "have failed for 24 min . Waiting until one succeeds: 1 message." in page
+    assert "Server: webhook calls fail" in page
     url = re.search(r'href="([^"]*)"', " ".join(found["failing"]))
     assert url is not None
     listed = admin_client.get(html.unescape(url[1])).context["cl"].queryset
@@ -586,6 +587,7 @@ def test_a_paused_user_of_a_failing_model_is_told_apart(
     page = shown(admin_client.get("/admin/"))
 
     assert "The language model fails for 3 users (1 of them paused): what they say" in page
+    assert "Server: model calls fail" in page
 
 
 def test_a_model_that_fails_is_one_line_with_its_alarms(admin_client: Client, rows: Rows) -> None:
