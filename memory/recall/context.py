@@ -30,6 +30,7 @@ from memory.log.documents import places_of
 from memory.log.models.entries import EntryKind, LogEntry, Trust
 from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, spaced
+from memory.project.outline import SET_ASIDE
 from memory.project.outline import Collection as Stored
 from memory.project.paths import constraint_path
 from memory.project.typed import decode
@@ -604,7 +605,16 @@ def _last_day_of_record(record: Any) -> datetime.date | None:
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    return {name: value for name, value in record["fields"].items() if value is not None}
+    return _given(record["fields"])
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an object that are not None, and by their names what is set aside."""
+    given = {
+        name: value for name, value in fields.items() if value is not None and name != SET_ASIDE
+    }
+    set_aside = fields.get(SET_ASIDE) or {}
+    return given | {f"{name} (set aside)": value for name, value in set_aside.items()}
 
 
 def _fields_as_text(fields: Mapping[str, Any]) -> str:
@@ -619,9 +629,10 @@ def _plain(value: Any) -> str:
         case {"$ref": _, "key": key}:
             return _plain(key)
         case {"$object": _, "fields": fields}:
-            return "(" + ", ".join(f"{name}: {_plain(one)}" for name, one in fields.items()) + ")"
-        case dict() if len(value) == 1:
-            return _plain(next(iter(value.values())))
+            texts = (f"{name}: {_plain(one)}" for name, one in _given(fields).items())
+            return f"({', '.join(texts)})"
+        case dict() if len(value) == 1 and (tag := next(iter(value))).startswith("$"):
+            return _plain(value[tag])
         case list():
             return ", ".join(map(_plain, value))
         case bool():

@@ -101,6 +101,23 @@ def test_a_document_is_added_once_and_found(run: Run, tmp_path: Path) -> None:
     assert (added["is_duplicate"], again["is_duplicate"]) == (False, True)
     assert hit["seq"] == added["first_seq"]
     assert broken["error"]["code"] == "broken"
+    assert "lease.txt" in run("search", "tenant", "pets").output
+
+    run("documents", "redact", "tenant", added["id"], "--reason", "moved out")
+
+    listed = run("--json", "documents", "list", "tenant").output
+    assert "lease.txt" not in listed
+    assert "scan.pdf" in listed
+
+
+def test_a_value_that_was_set_aside_is_told(run: Run) -> None:
+    run("users", "create", "bo")
+    trip = ("--record", "travel.Trip", "--set", "to=Rome")
+    run("add", "bo", *trip, "--set", "cost=3", "--wait", "60")
+
+    told = run("add", "bo", *trip, "--set", "cost=cheap", "--wait", "60").stderr
+
+    assert told.startswith("2: set aside: cost. ")
 
 
 def test_pulled_classes_read_the_records(

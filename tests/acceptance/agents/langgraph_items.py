@@ -27,9 +27,11 @@ shown["filtered"] = [item.key for item in store.search(PLACE, filter={"rank": {"
 pages = [store.search(PLACE, limit=1, offset=offset) for offset in range(3)]
 shown["pages"] = [len(page) for page in pages]
 shown["namespaces"] = store.list_namespaces(suffix=("linus",))
-try:
-    store.put(("Not A Name", "linus"), "a", {})
-except InvalidNamespaceError as error:
-    shown["refused"] = type(error).__name__
+shown["refused"] = []
+for namespace in (("Not A Name", "linus"), ("linus",)):
+    try:
+        store.put(namespace, "a", {})
+    except InvalidNamespaceError:
+        shown["refused"].append(namespace)
 shown["asynchronous"] = asyncio.run(store.aget(PLACE, "a")).value
 print(json.dumps(shown))

@@ -157,3 +157,35 @@ def test_an_agent_goes_on_without_its_memory(
 
     assert [record.name for record in caplog.records] == ["userascode_agents"] * 2
     assert [tool("tea").startswith("Error: ") for tool in broken.tools[:2]] == [True] * 2
+
+
+class Unreachable(httpx.BaseTransport):
+    """A server that refuses connections, and counts them."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(f"{request.method} {request.url.path}")
+        raise httpx.ConnectError("refused")
+
+
+def test_an_agent_waits_once_for_a_server_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("userascode.protocol.FIRST_DELAY", 0.001)
+    server = Unreachable()
+    client = Client("http://testserver", "uac_none", timeout=0.01, transport=server)
+    memory = Memory("ada", client=client)
+
+    assert memory.brief([WHO]) == ""
+    asked = len(server.requests)
+    assert memory.recall("dentist").startswith("Error: ")
+    assert Memory("grace", client=client).brief([WHO]) == ""
+
+    assert len(server.requests) == asked
+    # But what was said is worth another attempt, and so is everything after a while.
+    memory.remember_turn([WHO])
+    assert server.requests[-1] == "POST /v1/users/ada/entries/"
+    monkeypatch.setattr("userascode_agents.memory.PAUSE", 0.0)
+    memory.remember_turn([WHO])
+    memory.recall("dentist")
+    assert server.requests[-1] == "POST /v1/users/ada/search/"

@@ -238,6 +238,21 @@ def test_a_text_in_a_record_passes_for_no_field(
     )
 
 
+def test_a_value_that_was_set_aside_is_shown_by_its_field_alone(
+    api: APIClient, known: None, work: Callable[[], None], context: Context
+) -> None:
+    given = [trip("Bonn", key="c", cost="cheap"), trip("Turin", key="d", cost=7.5)]
+    api.post(
+        "/v1/users/ada/entries/", {"entries": [{"kind": "record", **record} for record in given]}
+    )
+    work()
+
+    text = context("trips to Bonn and Turin")["text"]
+
+    assert "- travel.trips 'c': to: Bonn; cost (set aside): cheap [7]\n" in text
+    assert "- travel.trips 'd': to: Turin; cost: 7.5 [8]\n" in text
+
+
 def test_a_speaker_passes_for_no_other(user: MemoryUser, known: None, context: Context) -> None:
     draft = Draft(kind=EntryKind.MESSAGE, content="Rome it is", speaker="Bob) no [1]: (Ada")
     entry_log.append(user, [draft], source="test")

@@ -43,6 +43,8 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except (UserAsCodeError, FileNotFoundError, PermissionError, UnicodeError) as error:
             raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:  # how one ends `alerts --follow`
+            sys.exit(130)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,7 +66,7 @@ class _Session:
 
     def client(self) -> Client:
         """Return a client of the server that the options, the environment or a login name."""
-        return Client(*login.load(self.url, self.key))
+        return Client(*self.address())
 
     def address(self) -> tuple[str, str]:
         """Return the server's address and the key; raises ClickException if one is missing."""
@@ -168,7 +170,7 @@ def add(
     if [text, typed, file].count(None) != 2:
         raise click.UsageError("Give either TEXT, --record DOMAIN.CLASS or --file FILE.")
     if file is not None:
-        document = here.user(user_id).documents.add((file.name, file.read_bytes()))
+        document = here.user(user_id).documents.add(file)
         here.show(document, _describe_document(document))
         if document.error is not None:
             sys.exit(1)
@@ -176,15 +178,45 @@ def add(
     entry: NewRecordEntry | NewTextEntry
     if typed is not None:
         domain, _, name = typed.rpartition(".")
-        entry = record(domain or "general", name)
+        if not domain:
+            raise click.BadParameter(f"{typed!r} names no domain: write DOMAIN.CLASS.")
+        entry = record(domain, name)
         entry["data"] = dict(map(_field, fields))
     else:
-        content = sys.stdin.read() if text == "-" else str(text)
+        content = sys.stdin.read().rstrip("\n") if text == "-" else str(text)
         entry = fact(content) if is_fact else message(content, role)
     if valid_until is not None:
         entry["valid_until"] = valid_until
     appended = here.user(user_id).add(entry, wait=wait)
     here.show_rows(appended.entries, "seq", "kind", "state")
+    for item in appended.set_aside:
+        click.echo(f"{item.seq}: set aside: {', '.join(item.fields)}. {item.fix}", err=True)
+
+
+@main.group()
+def documents() -> None:
+    """The documents that were uploaded for a user; `add USER --file FILE` uploads one."""
+
+
+@documents.command("list")
+@click.argument("user_id")
+@session
+def list_documents(here: _Session, user_id: str) -> None:
+    """List a user's documents, newest first."""
+    columns = ("id", "name", "state", "first_seq", "last_seq")
+    here.show_rows(here.user(user_id).documents.list(), *columns)
+
+
+@documents.command("redact")
+@click.argument("user_id")
+@click.argument("document_id")
+@click.option("--reason", help="Why, for the audit.")
+@session
+def redact_document(here: _Session, user_id: str, document_id: str, reason: str | None) -> None:
+    """Delete a document, its text and everything derived from it."""
+    here.user(user_id).documents.redact(document_id, reason)
+    if not here.as_json:
+        click.echo(f"redacted: {document_id}")
 
 
 def _describe_document(document: Document) -> str:
@@ -224,7 +256,8 @@ def query(here: _Session, user_id: str, code: str, as_of: str | None) -> None:
 @session
 def search(here: _Session, user_id: str, words: str, top_k: int | None) -> None:
     """Find what was said about a user, by words and by meaning."""
-    here.show_rows(here.user(user_id).search(words, top_k=top_k).hits, "seq", "kind", "text")
+    hits = here.user(user_id).search(words, top_k=top_k).hits
+    here.show_rows(hits, "seq", "kind", "place", "text")
 
 
 @main.command()
@@ -329,6 +362,8 @@ def push_constraints(here: _Session, user_id: str, folder: Path) -> None:
         raise click.UsageError(f"There is no constraint in {folder}: no file NAME.py.")
     for file in files:
         tests = folder / f"test_{file.name}"
+        if not tests.exists():
+            raise click.UsageError(f"{file} has no tests: write them to {tests}.")
         decision = of.put(
             file.stem,
             source=file.read_text(encoding="utf-8"),
@@ -384,8 +419,11 @@ def import_source(
             pass
         click.echo(_described(report, prices))
         return
+    shown = 0
     for report in import_items(_existing_user(here, user_id), items):
-        click.echo(f"{report.added + report.known} entries …", err=True)
+        if (done := report.added + report.known) > shown:
+            shown = done
+            click.echo(f"{done} entries …", err=True)
     click.echo(_described(report, prices))
     click.echo(f"added: {report.added}, there before: {report.known}, verified: {report.verified}")
 
@@ -395,6 +433,7 @@ def _existing_user(here: _Session, user_id: str) -> User:
     client = here.client()
     with suppress(problems.Conflict, problems.NotFound, problems.NotAllowed):
         client.users.create(user_id)
+        click.echo(f"The user {user_id!r} is new, and was created.", err=True)
     return client.user(user_id)
 
 
@@ -430,8 +469,10 @@ def _described(report: Report, prices: tuple[float, float]) -> str:
         ("conversations", str(len(report.sessions))),
         ("from, to", f"{report.first or '?'}, {report.last or '?'}"),
         ("not taken over", _counts(report.skipped) or "nothing"),
-        ("language model", f"about {read:,} tokens read and {written:,} written, ${cost:.2f}"),
     ]
+    if report.known < report.entries:
+        tokens = f"about {read:,} tokens read and {written:,} written"
+        rows.append(("language model", f"{tokens}, ${cost:.2f}"))
     return "\n".join(f"{name}: {text}" for name, text in rows)
 
 

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -70,6 +71,15 @@ def write(
 def ask(path: str, body: Mapping[str, Any]) -> Request:
     """Return a POST that changes nothing, and needs no key to be repeated."""
     return Request("POST", path, {}, given(body))
+
+
+def named(file: Any) -> tuple[str, bytes]:
+    """Return the name and content of a file, which is a Path or already such a pair."""
+    if isinstance(file, Path):
+        return file.name, file.read_bytes()
+    if isinstance(file, tuple):
+        return file
+    raise TypeError("file: give a pathlib.Path, or a tuple of its name and its bytes")
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:

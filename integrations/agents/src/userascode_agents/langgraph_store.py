@@ -32,8 +32,9 @@ Namespace = tuple[str, ...]
 class UserAsCodeStore(base.BaseStore):
     """Keeps items in the memory of a user, whose id is one label of each namespace.
 
-    `user_at` is the place of that label; the others are lower case names. The item `"a"` of
-    `("memories", "ada")` is a record of Ada's collection `store.memories`, with the key `a`.
+    `user_at` is the place of that label; the others, of which an item needs at least one, are lower
+    case names. The item `"a"` of `("memories", "ada")` is a record of Ada's collection
+    `store.memories`, with the key `a`. Namespaces are listed for one user.
     """
 
     def __init__(self, client: Client | None = None, *, user_at: int = -1) -> None:
@@ -51,7 +52,7 @@ class UserAsCodeStore(base.BaseStore):
     def _run(self, op: base.Op) -> base.Result:
         match op:
             case base.GetOp():
-                user, collection = self._place(op.namespace)
+                user, collection = self._place_of_item(op.namespace)
                 record = _records(user, collection).get(op.key)
                 return base.Item(**_item(user, record, op.namespace)) if record else None
             case base.PutOp():
@@ -64,7 +65,7 @@ class UserAsCodeStore(base.BaseStore):
                 return self._list_namespaces(op)
 
     def _put(self, op: base.PutOp) -> None:
-        user, collection = self._place(op.namespace)
+        user, collection = self._place_of_item(op.namespace)
         type_name = "".join(map(str.capitalize, collection.split("_"))) + "Item"
         place = {"kind": "record", "domain": DOMAIN, "collection": collection, "key": op.key}
         entries: list[Any] = []
@@ -115,6 +116,14 @@ class UserAsCodeStore(base.BaseStore):
             at = self._user_at if self._user_at >= 0 else len(labels) + 1 + self._user_at
             namespaces.append((*labels[:at], user.user_id, *labels[at:]))
         return namespaces
+
+    def _place_of_item(self, namespace: Namespace) -> tuple[User, str]:
+        user, collection = self._place(namespace)
+        if not collection:
+            raise base.InvalidNamespaceError(
+                f"{namespace}: add a label to the user's, as in ('memories', 'ada')"
+            )
+        return user, collection
 
     def _place(self, namespace: Namespace) -> tuple[User, str]:
         """Return the user of a namespace, and the collection that its other labels name."""

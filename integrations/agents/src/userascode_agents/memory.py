@@ -7,14 +7,17 @@ goes on without its memory. The tools answer a model in text, also about what we
 import hashlib
 import json
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 from userascode import Client, UserAsCodeError, fact, models, problems
+from userascode.errors import ConnectionFailed
 from userascode.params import NewTextEntry, Turn
 
 logger = logging.getLogger("userascode_agents")
@@ -37,7 +40,13 @@ INSTRUCTIONS = (
 )
 FORECASTS = "Alerts to come if nothing changes but the date"
 
+# Seconds for which an agent does not wait again for a server that could not be reached.
+PAUSE = 30.0
+
 Result = TypeVar("Result")
+
+# Until when which server is not asked, on the monotonic clock, and why.
+_unreachable: WeakKeyDictionary[Client, tuple[float, ConnectionFailed]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ class Memory:
         ]
         try:
             if entries:
-                self.send(lambda: self.user.add(*entries))
+                self.send(lambda: self.user.add(*entries), is_urgent=True)
         except Exception as error:
             _log(f"A turn of user {self.user_id} is not remembered", error)
 
@@ -210,13 +219,23 @@ class Memory:
             entry["agent_id"] = self.agent_id
         return entry
 
-    def send(self, request: Callable[[], Result]) -> Result:
-        """Send a request; if the user is unknown, create it and send the request again."""
+    def send(self, request: Callable[[], Result], *, is_urgent: bool = False) -> Result:
+        """Send a request; if the user is unknown, create it and send the request again.
+
+        Unless the request is urgent, raises ConnectionFailed at once if the server could not be
+        reached a moment ago: an agent that waits for each request in turn answers nobody.
+        """
+        until, failure = _unreachable.get(self.client, (0.0, None))
+        if failure and not is_urgent and time.monotonic() < until:
+            raise failure
         try:
             return request()
         except problems.NotFound:
             with suppress(problems.Conflict):  # somebody else was faster
                 self.client.users.create(self.user_id)
+        except ConnectionFailed as error:
+            _unreachable[self.client] = (time.monotonic() + PAUSE, error)
+            raise
         return request()
 
 

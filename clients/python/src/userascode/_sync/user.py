@@ -4,12 +4,13 @@ Generated from `_async/user.py`.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from userascode import entries, models, params
 from userascode._sync.alerts import Alerts
 from userascode._sync.transport import Pages, Transport
-from userascode.protocol import ask, path, read, write
+from userascode.protocol import ask, named, path, read, write
 from userascode.pull import module_of
 
 
@@ -250,17 +251,17 @@ class Documents:
 
     def add(
         self,
-        file: tuple[str, bytes],
+        file: Path | tuple[str, bytes],
         *,
         occurred_at: str | None = None,
         wait: bool = True,
         timeout: float | None = None,
     ) -> models.Document:
-        """Upload a file, by its name and content; return the document once its text is in the log.
+        """Upload a file, or its name and content; return the document once its text is in the log.
 
         See its `error` if it has no text there, and `is_duplicate` if it was uploaded before.
         """
-        request = write("POST", self._path, {"occurred_at": occurred_at}, file=file)
+        request = write("POST", self._path, {"occurred_at": occurred_at}, file=named(file))
         return self._transport.settle(request, models.Document, wait=wait, timeout=timeout)
 
     def list(self, *, page_size: int | None = None) -> Pages[models.Document]:

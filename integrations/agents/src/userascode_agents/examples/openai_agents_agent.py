@@ -1,7 +1,7 @@
-"""A chat with an agent of the OpenAI Agents SDK: `python openai_agents_agent.py ada`.
+"""A chat with an agent of the OpenAI Agents SDK.
 
-It needs `pip install 'userascode-agents[openai-agents]'`, and in the environment UAC_URL, UAC_KEY
-and OPENAI_API_KEY.
+`python -m userascode_agents.examples.openai_agents_agent ada` needs `pip install
+'userascode-agents[openai-agents]'`, and in the environment UAC_URL, UAC_KEY and OPENAI_API_KEY.
 """
 
 import os

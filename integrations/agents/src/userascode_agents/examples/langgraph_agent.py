@@ -1,7 +1,8 @@
-"""A chat with a LangGraph agent that has a memory: `python langgraph_agent.py ada`.
+"""A chat with a LangGraph agent that has a memory.
 
-It needs `pip install 'userascode-agents[langgraph]' langchain-openai`, and in the environment
-UAC_URL, UAC_KEY and OPENAI_API_KEY.
+`python -m userascode_agents.examples.langgraph_agent ada` needs `pip install
+'userascode-agents[langgraph]' langchain-openai`, and in the environment UAC_URL, UAC_KEY and
+OPENAI_API_KEY.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""A chat with a Pydantic AI agent that has a memory: `python pydantic_ai_agent.py ada`.
+"""A chat with a Pydantic AI agent that has a memory.
 
-It needs `pip install 'userascode-agents[pydantic-ai]' 'pydantic-ai-slim[openai]'`, and in the
-environment UAC_URL, UAC_KEY and OPENAI_API_KEY.
+`python -m userascode_agents.examples.pydantic_ai_agent ada` needs `pip install
+'userascode-agents[pydantic-ai]' 'pydantic-ai-slim[openai]'`, and in the environment UAC_URL,
+UAC_KEY and OPENAI_API_KEY.
 """
 
 import os

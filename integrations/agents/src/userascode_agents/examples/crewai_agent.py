@@ -1,7 +1,7 @@
-"""A chat with a CrewAI agent that has a memory: `python crewai_agent.py ada`.
+"""A chat with a CrewAI agent that has a memory.
 
-It needs `pip install 'userascode-agents[crewai]'`, and in the environment UAC_URL, UAC_KEY and
-OPENAI_API_KEY.
+`python -m userascode_agents.examples.crewai_agent ada` needs `pip install
+'userascode-agents[crewai]'`, and in the environment UAC_URL, UAC_KEY and OPENAI_API_KEY.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""A chat with a LlamaIndex agent that has a memory: `python llama_index_agent.py ada`.
+"""A chat with a LlamaIndex agent that has a memory.
 
-It needs `pip install 'userascode-agents[llama-index]' llama-index-llms-openai`, and in the
-environment UAC_URL, UAC_KEY and OPENAI_API_KEY.
+`python -m userascode_agents.examples.llama_index_agent ada` needs `pip install
+'userascode-agents[llama-index]' llama-index-llms-openai`, and in the environment UAC_URL, UAC_KEY
+and OPENAI_API_KEY.
 """
 
 import asyncio

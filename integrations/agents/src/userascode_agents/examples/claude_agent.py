@@ -1,7 +1,7 @@
-"""A chat with Claude, whose memory tool is the user's project: `python claude_agent.py ada`.
+"""A chat with Claude, whose memory tool is the user's project.
 
-It needs `pip install 'userascode-agents[claude]'`, and in the environment UAC_URL, UAC_KEY and
-ANTHROPIC_API_KEY.
+`python -m userascode_agents.examples.claude_agent ada` needs `pip install
+'userascode-agents[claude]'`, and in the environment UAC_URL, UAC_KEY and ANTHROPIC_API_KEY.
 """
 
 import os

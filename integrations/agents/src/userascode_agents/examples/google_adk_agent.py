@@ -1,7 +1,7 @@
-"""A chat with an agent of Google's ADK that has a memory: `python google_adk_agent.py ada`.
+"""A chat with an agent of Google's ADK that has a memory.
 
-It needs `pip install 'userascode-agents[google-adk]'`, and in the environment UAC_URL, UAC_KEY and
-GOOGLE_API_KEY.
+`python -m userascode_agents.examples.google_adk_agent ada` needs `pip install
+'userascode-agents[google-adk]'`, and in the environment UAC_URL, UAC_KEY and GOOGLE_API_KEY.
 """
 
 import asyncio

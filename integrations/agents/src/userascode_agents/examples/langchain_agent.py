@@ -1,7 +1,8 @@
-"""A chat with a LangChain agent that has a memory: `python langchain_agent.py ada`.
+"""A chat with a LangChain agent that has a memory.
 
-It needs `pip install 'userascode-agents[langchain]' langchain-openai`, and in the environment
-UAC_URL, UAC_KEY and OPENAI_API_KEY.
+`python -m userascode_agents.examples.langchain_agent ada` needs `pip install
+'userascode-agents[langchain]' langchain-openai`, and in the environment UAC_URL, UAC_KEY and
+OPENAI_API_KEY.
 """
 
 import os
