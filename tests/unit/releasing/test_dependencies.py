@@ -50,7 +50,9 @@ FRAMEWORKS = {
     "llama_index": {"llama-index-core"},
 }
 # Python in which the server's modules are texts for sandboxes.
-NOT_OURS = re.compile(r"^(uac_site/constraint_library|deploy/demo/(project|recordings))/")
+NOT_OURS = re.compile(
+    r"^(uac_site/constraint_library|deploy/demo/(project|recordings)|src/userascode_agents/examples)/"
+)
 
 
 def normal(name: str) -> str:
