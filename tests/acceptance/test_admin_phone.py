@@ -1,13 +1,13 @@
 """The staff's way through the admin on a telephone and on other narrow screens."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from deploy.embedded.system import System
 from tests.browser import create_maya
 from tests.system import Person, new_client
 
-PHONE = {"width": 390, "height": 844}
+PHONE = ViewportSize(width=390, height=844)
 # The words of the elements that a selector finds which stand on more than one line.
 BROKEN_WORDS = """selector => [...document.querySelectorAll(selector)].flatMap(element => {
     const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);

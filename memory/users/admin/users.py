@@ -332,7 +332,8 @@ class MemoryUserAdmin(UserPages):
     )
     def work_on_it_now(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
         """Make the model's waiting work due now, even after failures; the dispatcher starts it."""
-        waiting = queryset.filter(pk__in=_waiting_lanes().values("user"))
+        # Annotated by `get_queryset`.
+        waiting: QuerySet[Any] = queryset.filter(pk__in=_waiting_lanes().values("user"))
         chosen = list(waiting.filter(is_paused=False))
         paused = waiting.filter(is_paused=True).count()
         left = queryset.count() - len(chosen) - paused
